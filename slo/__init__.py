@@ -1,0 +1,1 @@
+"""From a run directory to a verdict; home of the command `slo`."""

@@ -1,0 +1,278 @@
+"""The run directory: where the load engine, the GPU sidecar and the checker meet.
+
+One writer a file. Finished files are written beside and renamed, so that a reader never sees half of
+one; logs are appended line by line, so that a crash costs at most the last line.
+"""
+
+import csv
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from slo.record import Arrival, Record
+
+SCHEMA = "1.0"
+
+RUN = "run.json"
+SCHEDULE = "schedule.csv"
+REQUESTS = "requests.jsonl"
+LATENCY = "latency.hlog"
+ANSWERS = "answers.jsonl"
+TARGET = "target.json"
+GPU = "gpu.jsonl"
+SERVER = "server.jsonl"
+VERDICT = "verdict.json"
+
+T = TypeVar("T")
+
+
+class RunDirError(Exception):
+    """A run directory that cannot be read or written; the message names the file and what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Every scheduled arrival ends as one of completed, failed, dropped or (after a stop) not_started."""
+
+    scheduled: int
+    sent: int = 0
+    completed: int = 0
+    failed: int = 0
+    dropped: int = 0
+    not_started: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Lateness:
+    """Due to sent, of the requests that were sent."""
+
+    p50_ms: float
+    p95_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """One load worker: its clock against the master's, and what it says it did."""
+
+    index: int
+    name: str
+    clock_offset_ns: int
+    clock_bound_ns: int
+    records: int | None = None  # None: it never reported its end
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """Why a run ended before its schedule did."""
+
+    at_s: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """run.json: written before the first request, and again at the end."""
+
+    id: str
+    label: str
+    seed: int
+    arrival: str
+    rate_per_s: float
+    duration_s: float
+    warmup_s: float
+    mix: dict[str, float]
+    target_url: str
+    api_path: str
+    model: str | None
+    timeout_s: float
+    max_in_flight: int
+    sampling: dict[str, float | int | None]  # temperature, top_p, max_tokens
+    reasoning: str  # tag | prompt-opened | field | none | unknown
+    versions: dict[str, str]
+    git_sha: str | None
+    host: dict[str, str | int]
+    workers: tuple[WorkerInfo, ...]
+    started_at: str
+    t0_wall_ns: int
+    t0_mono_ns: int
+    counts: Counts
+    lateness: Lateness | None = None
+    finished: bool = False
+    stopped: Stopped | None = None
+    schema: str = SCHEMA
+
+
+_RUN = TypeAdapter(Run)
+_RECORD = TypeAdapter(Record)
+
+
+def create(path: Path, *, force: bool = False) -> Path:
+    """Make a run directory; one that holds a run already is refused, unless forced (then emptied of it)."""
+    if (path / RUN).exists() or (path / REQUESTS).exists():
+        if not force:
+            raise RunDirError(f"{path}: holds a run already; name another --out, or use --force")
+        for old in path.iterdir():
+            if old.is_file():
+                old.unlink()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunDirError(f"{path}: cannot make the run directory: {error.strerror}") from None
+    return path
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Write a finished file beside its place, then rename it."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)
+
+
+def write_json(path: Path, value: object) -> None:
+    """Write one JSON document, atomically."""
+    write_atomic(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
+
+
+def write_run(directory: Path, run: Run) -> None:
+    """Write run.json."""
+    write_json(directory / RUN, asdict(run))
+
+
+def read_run(directory: Path) -> Run:
+    """Read run.json.
+
+    Raises:
+        RunDirError: missing, cut off, of another schema, or with a key missing or of a wrong type.
+    """
+    if not directory.is_dir():
+        raise RunDirError(f"{directory}: no such run directory")
+    path = directory / RUN
+    document = read_json(path)
+    refuse_unknown_schema(path, document, SCHEMA)
+    return _validated(_RUN, document, str(path))
+
+
+def write_schedule(directory: Path, arrivals: Iterable[Arrival]) -> None:
+    """Write schedule.csv: what was intended."""
+    names = [field.name for field in fields(Arrival)]
+    path = directory / SCHEDULE
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    with beside.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(names)
+        for arrival in arrivals:
+            writer.writerow([_cell(getattr(arrival, name)) for name in names])
+    beside.replace(path)
+
+
+_ARRIVAL = TypeAdapter(Arrival)
+
+
+def read_schedule(directory: Path) -> Iterator[Arrival]:
+    """Read schedule.csv row by row.
+
+    Raises:
+        RunDirError: missing, a column missing, or a value of a wrong type; names file and line.
+    """
+    path = directory / SCHEDULE
+    wanted = [field.name for field in fields(Arrival)]
+    with _open(path) as file:
+        reader = csv.DictReader(file)
+        missing = [name for name in wanted if name not in (reader.fieldnames or ())]
+        if missing:
+            raise RunDirError(f"{path}:1: column {missing[0]} is missing")
+        for row in reader:
+            cells = {name: row[name] if row[name] != "" else None for name in wanted}
+            yield _validated(_ARRIVAL, cells, f"{path}:{reader.line_num}", from_text=True)
+
+
+def read_records(directory: Path) -> Iterator[Record]:
+    """Read requests.jsonl line by line.
+
+    Raises:
+        RunDirError: missing, or a line that is cut off or no record; names file and line.
+    """
+    path = directory / REQUESTS
+    with _open(path) as file:
+        for number, line in enumerate(file, 1):
+            if not line.endswith("\n"):
+                raise RunDirError(f"{path}:{number}: the last line is cut off")
+            try:
+                yield _RECORD.validate_json(line)
+            except ValidationError as error:
+                raise RunDirError(f"{path}:{number}: {first_mistake(error)}") from None
+
+
+def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Read an append-only JSON Lines log; a last line that a crash cut off is left out."""
+    with _open(path) as file:
+        for number, line in enumerate(file, 1):
+            try:
+                yield json.loads(line)
+            except json.JSONDecodeError as error:
+                if not line.endswith("\n"):
+                    return
+                raise RunDirError(f"{path}:{number}: no JSON: {error.msg}") from None
+
+
+def read_json(path: Path) -> Any:
+    """Read one JSON document.
+
+    Raises:
+        RunDirError: missing or cut off; names the file.
+    """
+    with _open(path) as file:
+        try:
+            return json.load(file)
+        except json.JSONDecodeError as error:
+            raise RunDirError(
+                f"{path}:{error.lineno}: cut off or no JSON: {error.msg}"
+            ) from None
+
+
+def refuse_unknown_schema(path: Path, document: Any, known: str) -> None:
+    """Refuse another major version by name; within a version, keys are only added."""
+    found = document.get("schema") if isinstance(document, dict) else None
+    if not isinstance(found, str) or found.split(".")[0] != known.split(".")[0]:
+        raise RunDirError(f"{path}: schema {found!r} is unknown here; this Tailgate reads {known}")
+
+
+def first_mistake(error: ValidationError) -> str:
+    """Say the first mistake that pydantic found in a line: key, what is wrong, value."""
+    mistake = error.errors(include_url=False, include_context=False)[0]
+    key = ".".join(str(part) for part in mistake["loc"]) or "the line"
+    value = repr(mistake.get("input"))
+    return f"{key}: {mistake['msg']}, not {value[:80]}"
+
+
+def _validated(
+    adapter: TypeAdapter[T], document: object, where: str, *, from_text: bool = False
+) -> T:
+    try:
+        if from_text:
+            return adapter.validate_strings(document)
+        return adapter.validate_python(document)
+    except ValidationError as error:
+        raise RunDirError(f"{where}: {first_mistake(error)}") from None
+
+
+def _open(path: Path) -> Any:
+    try:
+        return path.open(encoding="utf-8", newline="" if path.suffix == ".csv" else None)
+    except FileNotFoundError:
+        raise RunDirError(f"{path}: missing") from None
+    except OSError as error:
+        raise RunDirError(f"{path}: {error.strerror}") from None
+
+
+def _cell(value: object) -> object:
+    if value is None:
+        return ""
+    return round(value, 6) if isinstance(value, float) else value

@@ -1,0 +1,1 @@
+"""The reference inference server and the GPU sidecar."""
