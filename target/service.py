@@ -1,0 +1,154 @@
+"""One request from its prompt to its last token: admission, tokenising, engine, text, counts."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+
+from target.admission import Admission
+from target.engines import Engine, FinishReason, Params, Timings
+from target.errors import ApiError
+from target.metrics import Metrics
+from target.visible_text import Piece, Presentation, Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt as token ids."""
+
+    tokens: list[int]
+    opens_thinking: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What one request wants; `max_tokens` None is what the context has left, up to a default."""
+
+    tokenize: Callable[[], Prompt]
+    presentation: Presentation
+    params: Params
+    max_tokens: int | None
+    stops: Sequence[str] = ()
+    default_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an answer ended, after its last piece."""
+
+    finish: FinishReason
+    prompt_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    timings: Timings
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A loaded engine behind its door."""
+
+    engine: Engine
+    admission: Admission
+    metrics: Metrics
+    presentation: Presentation
+
+
+async def answer(service: Service, ask: Ask) -> AsyncGenerator[list[Piece] | Ending, None]:
+    """Text as it becomes visible, one list for each step that shows any, then the Ending.
+
+    Raises BusyError, ApiError or OutOfMemoryError before the first piece.
+    """
+    received = time.monotonic()
+    with service.metrics.outcome(), service.admission.place():
+        prompt = await asyncio.to_thread(ask.tokenize)
+        tokenized = time.monotonic()
+        params = limited(ask, len(prompt.tokens), service.engine.context)
+        async with service.admission.slot():
+            waited = Timings(time.monotonic() - tokenized, tokenized - received)
+            service.metrics.prompt_tokens.inc(len(prompt.tokens))
+            reader = Reader(
+                service.engine.vocabulary,
+                ask.presentation,
+                prompt.opens_thinking and ask.presentation != "none",
+                ask.stops,
+                params.min_tokens,
+            )
+            async with aclosing(compute(service, prompt, params, reader, received)) as parts:
+                async for part in parts:
+                    if isinstance(part, Ending):
+                        own = part.timings
+                        queue_s = own.queue_s + waited.queue_s
+                        timings = replace(own, queue_s=queue_s, tokenize_s=waited.tokenize_s)
+                        part = replace(part, timings=timings)
+                    yield part
+
+
+async def compute(
+    service: Service, prompt: Prompt, params: Params, reader: Reader, received: float
+) -> AsyncGenerator[list[Piece] | Ending, None]:
+    """The engine's steps as pieces; `received` is when the request came, for the histograms."""
+    metrics = service.metrics
+    start = first = last = time.monotonic()
+    finish: FinishReason = "length"
+    timings: Timings | None = None
+    async with aclosing(service.engine.generate(prompt.tokens, params)) as steps:
+        async for step in steps:
+            if isinstance(step, Timings):
+                timings = step
+                break
+            pieces: list[Piece] = []
+            if reader.tokens == 0:
+                pieces.extend(reader.opening())
+                first = step.at_s
+                metrics.ttft.observe(first - received)
+            else:
+                metrics.itl.observe(step.at_s - last)
+            last = step.at_s
+            metrics.output_tokens.inc(len(step.tokens))
+            for token in step.tokens:
+                pieces.extend(reader.read(token))
+            finish = "stop" if reader.stopped else step.finish or finish
+            if step.finish:
+                pieces.extend(reader.rest())
+            if pieces:
+                yield pieces
+            if reader.stopped:
+                break
+    metrics.e2e.observe(last - received)
+    yield Ending(
+        finish,
+        len(prompt.tokens),
+        reader.tokens,
+        reader.reasoning_tokens,
+        timings or Timings(prefill_s=first - start, decode_s=last - first),
+    )
+
+
+def limited(ask: Ask, prompt_tokens: int, context: int) -> Params:
+    """Parameters that fit the context; raises ApiError where the request does not."""
+    left = context - prompt_tokens
+    wanted = ask.max_tokens or min(left, ask.default_tokens or left)
+    if wanted > left or left < 1:
+        asked = ask.max_tokens or 1
+        raise ApiError(
+            400,
+            f"the context is {context} tokens, but {prompt_tokens + asked} were asked for: "
+            f"{prompt_tokens} in the prompt and {asked} for the answer",
+            "messages" if left < 1 else "max_tokens",
+            "context_length_exceeded",
+        )
+    if ask.params.min_tokens > wanted:
+        raise ApiError(
+            400,
+            f"min_tokens is {ask.params.min_tokens}, more than max_tokens, {wanted}",
+            "min_tokens",
+            "invalid_body",
+        )
+    think = ask.params.think_tokens
+    return replace(
+        ask.params,
+        max_tokens=wanted,
+        # Half of a short answer at most, so that there is an answer after the reasoning.
+        think_tokens=None if think is None else min(think, wanted // 2),
+    )
