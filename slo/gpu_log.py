@@ -134,8 +134,8 @@ def read_gpu_log(
 ) -> GpuLog:
     """Read gpu.jsonl; a missing file, or one without samples, is a log that is unavailable.
 
-    Times come from the monotonic clock when the sidecar ran on the run's own host, and from the wall
-    clock less its offset when clock lines (or `offset_ns`) say that it ran on another.
+    Times come from the monotonic clock when the sidecar ran on the run's own host; from the wall
+    clock, less its offset, when clock lines (or `offset_ns`) say that it ran on another.
 
     Raises:
         RunDirError: an unknown schema, or a line that is none of the log's; names file and line.
