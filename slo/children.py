@@ -1,0 +1,55 @@
+"""Processes that a command starts, and ends again however it ends itself."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import IO
+
+GRACE_S = 5.0
+
+Out = IO[bytes] | int
+
+
+def on_signals_stop() -> None:
+    """Let SIGINT, SIGTERM and SIGHUP be a KeyboardInterrupt, so that every block is left."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup asked for that
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
+
+
+@contextmanager
+def child(
+    argv: Sequence[str], *, stdout: Out, stderr: Out = subprocess.STDOUT, grace_s: float = GRACE_S
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a group of its own; on leaving, it and whatever it forked are ended.
+
+    The group keeps a terminal's Ctrl-C from it: the command decides what it is told, and when.
+    """
+    process = subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True
+    )
+    try:
+        yield process
+    finally:
+        _end(process, grace_s)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process and its group at once."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _end(process: subprocess.Popen[bytes], grace_s: float) -> None:
+    try:
+        if process.poll() is None:
+            process.terminate()
+            process.wait(grace_s)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        kill(process)

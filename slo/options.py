@@ -1,0 +1,153 @@
+"""The options of `slo run` as typer reads them, each declared once with its parser and help."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from slo import quantities
+
+T = TypeVar("T")
+Number = TypeVar("Number", int, float)
+_KINDS: dict[Callable[[str], object], str] = {int: "whole number", float: "number"}
+
+
+def _parsed(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Let a parser's sentence through to the usage error, which would else show the value alone."""
+
+    def read(text: str) -> T:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
+
+    return read
+
+
+def _above_0_s(text: str) -> float:
+    seconds = quantities.duration_s(text)
+    if seconds <= 0:
+        raise ValueError(f"{text!r} is too short; it must be more than 0s")
+    return seconds
+
+
+def _sidecar(text: str) -> str:
+    if text not in ("local", "off") and not text.startswith(("http://", "https://")):
+        raise ValueError(f"{text!r} is no sidecar; allowed: local, off, http://HOST:PORT")
+    return text.rstrip("/")
+
+
+def _target(text: str) -> str:
+    scheme, _, rest = text.partition("://")
+    if scheme not in ("http", "https") or not rest.strip("/"):
+        raise ValueError(f"{text!r} is no target; write http://HOST:PORT or https://HOST")
+    return text.rstrip("/")
+
+
+def _one_of(*allowed: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in allowed:
+            raise ValueError(f"{text!r} is not known; allowed: {', '.join(allowed)}")
+        return text
+
+    return read
+
+
+def _number(
+    kind: Callable[[str], Number], least: float, most: float = float("inf")
+) -> Callable[[str], Number]:
+    def read(text: str) -> Number:
+        try:
+            value = kind(text)
+        except ValueError:
+            raise ValueError(f"{text!r} is no {_KINDS[kind]}") from None
+        if not least <= value <= most:  # also turns a nan away
+            bounds = f"{least:g} or more" if most == float("inf") else f"{least:g} to {most:g}"
+            raise ValueError(f"{text!r} is out of range; allowed: {bounds}")
+        return value
+
+    return read
+
+
+def _option(metavar: str, parse: Callable[[str], object], text: str) -> object:
+    return typer.Option(metavar=metavar, parser=_parsed(parse), help=text)
+
+
+_TIME = _above_0_s
+_COUNT = _number(int, 1)
+
+Target = Annotated[str, _option("URL", _target, "Server under test, without a path.")]
+Model = Annotated[str | None, typer.Option(help="Default: the first of the target's /v1/models.")]
+Rate = Annotated[float | None, _option("RATE", quantities.rate_per_s, "Arrivals: 3/s, 90/m.")]
+Duration = Annotated[float | None, _option("TIME", _TIME, "Length of the judged window: 30s, 10m.")]
+Warmup = Annotated[
+    float | None,
+    _option("TIME", quantities.duration_s, "Load before it, not judged. Default: 5s."),
+]
+Arrival = Annotated[
+    str | None,
+    _option("NAME", _one_of("poisson", "constant"), "poisson (the default) or constant."),
+]
+Mix = Annotated[
+    dict[str, float] | None, _option("MIX", quantities.mix, "Shares; default: math=0.6,code=0.4.")
+]
+InputClass = Annotated[
+    str | None,
+    _option(
+        "CLASS",
+        _one_of("128", "512", "896", "mixed"),
+        "128, 512, 896 tokens, or mixed (the default).",
+    ),
+]
+MaxTokens = Annotated[int | None, _option("N", _COUNT, "Longest answer. Default: 256.")]
+Temperature = Annotated[
+    float | None, _option("X", _number(float, 0, 2), "Default: the target's own.")
+]
+TopP = Annotated[
+    float | None,
+    typer.Option(
+        "--top-p",
+        metavar="X",
+        parser=_parsed(_number(float, 0, 1)),
+        help="Default: the target's own.",
+    ),
+]
+IgnoreEos = Annotated[
+    bool, typer.Option("--ignore-eos", help="Ask for exactly --max-tokens tokens.")
+]
+Reasoning = Annotated[
+    str | None,
+    _option(
+        "MODE",
+        _one_of("auto", "tag", "prompt-opened", "field", "none"),
+        "auto (the default: asked once), tag, prompt-opened, field, none.",
+    ),
+]
+Seed = Annotated[
+    int | None, _option("N", _number(int, 0), "Of schedule and prompts. Default: drawn, and kept.")
+]
+Workers = Annotated[int, _option("N", _COUNT, "Load processes.")]
+Timeout = Annotated[
+    float | None, _option("TIME", _TIME, "From due to the answer's end. Default: 60s.")
+]
+MaxInFlight = Annotated[
+    int | None, _option("N", _COUNT, "Open requests, at most. Default: rate x timeout.")
+]
+MaxRequests = Annotated[int | None, _option("N", _COUNT, "Ceiling for paid endpoints.")]
+MaxTotalTokens = Annotated[int | None, _option("N", _COUNT, "Ceiling for paid endpoints.")]
+ApiKeyEnv = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Environment variable that holds the API key.")
+]
+ReadyTimeout = Annotated[float, _option("TIME", _TIME, "How long to wait for the target.")]
+Sidecar = Annotated[str, _option("URL|local|off", _sidecar, "Where GPU samples come from.")]
+SloFile = Annotated[
+    Path | None,
+    typer.Option("--slo", metavar="FILE", help="Judge after the run; its load: fills in options."),
+]
+Label = Annotated[str | None, typer.Option(help="A word for the run, also in its default --out.")]
+Out = Annotated[
+    Path | None, typer.Option(metavar="DIR", help="Default: runs/<UTC>-<label or mix>-<rate>.")
+]
+StoreAnswers = Annotated[bool, typer.Option("--store-answers", help="Keep texts: answers.jsonl.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite the run that --out holds.")]
