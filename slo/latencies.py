@@ -127,6 +127,11 @@ class Columns:
         return self.where("phase", "measured") & ~self.where("error", Failure.DROPPED)
 
 
+def empty_columns() -> Columns:
+    """The columns of no record."""
+    return _columns([], {word: {} for word in _WORDS})
+
+
 def in_batches(records: Iterable[Record], size: int = _BATCH) -> Iterator[Columns]:
     """Turn records into columns, a batch at a time, so that no list of all records is held."""
     tables: dict[str, dict[str, int]] = {word: {} for word in _WORDS}
@@ -138,6 +143,7 @@ def in_batches(records: Iterable[Record], size: int = _BATCH) -> Iterator[Column
 def _columns(batch: list[Record], tables: dict[str, dict[str, int]]) -> Columns:
     # None becomes nan; integers stay exact below 2**53.
     matrix = np.array(list(map(attrgetter(*_NUMBERS), batch)), dtype=np.float64)
+    matrix = matrix.reshape(len(batch), len(_NUMBERS))
     words: dict[str, Codes] = {}
     for word in _WORDS:
         table = tables[word]

@@ -1,0 +1,158 @@
+"""All records of a run folded into arrays, and from them the judged values of each metric."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from slo.buckets import BUCKETS, bucket_of, highest_us, lowest_us
+from slo.latencies import SPANS, Columns, Floats, Mask, empty_columns, in_batches, spans, tpots
+from slo.quantile_test import Sample
+from slo.record import Failure, Record
+from slo.rundir import Run
+
+ALL = "all"
+
+# Reasoning modes under which a missing answer is a late one; otherwise ttfat is not applicable.
+_REASONS = ("tag", "prompt-opened", "field")
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """The records of one run, and the gaps of the judged requests by scenario and HDR bucket."""
+
+    run: Run
+    columns: Columns  # its gaps_s is empty: gaps are kept as histograms
+    gaps: dict[str, NDArray[np.int64]]
+    examples: dict[str, tuple[int, str]]  # by kind of failure: seq and detail of its first
+
+    @property
+    def window_s(self) -> tuple[float, float]:
+        """Start and end of the measured window; a run that was stopped ends it early."""
+        end = self.run.warmup_s + self.run.duration_s
+        if self.run.stopped is not None:
+            end = min(end, self.run.stopped.at_s)
+        return self.run.warmup_s, max(end, self.run.warmup_s)
+
+    @property
+    def scenarios(self) -> tuple[str, ...]:
+        """The scenarios of the judged requests, by name."""
+        codes = np.unique(self.columns.words["scenario"][self.columns.judged])
+        return tuple(sorted(self.columns.names["scenario"][code] for code in codes))
+
+    def judged(self, scenario: str = ALL) -> Mask:
+        """The judged requests of one scenario, or of all."""
+        mask = self.columns.judged
+        return mask if scenario == ALL else mask & self.columns.where("scenario", scenario)
+
+    def failed(self, scenario: str = ALL) -> tuple[int, int]:
+        """How many judged requests failed: for certain, and with those that we cancelled."""
+        failed = self.judged(scenario) & self.columns.failed
+        certain = failed & ~self.columns.where("error", Failure.CANCELLED)
+        return int(certain.sum()), int(failed.sum())
+
+    def sample(self, metric: str, scenario: str = ALL) -> Sample:
+        """The judged values of ttft, ttfat, e2e, the same from sent, tpot or itl."""
+        mask = self.judged(scenario)
+        if metric == "itl":
+            return self._gap_sample(mask, scenario)
+        at_least, at_most = self._bounds(metric)
+        mask &= ~np.isnan(at_most)
+        kept = at_most[mask]
+        return Sample(
+            at_least=np.sort(at_least[mask]),
+            at_most=np.sort(kept),
+            cumulative=np.arange(1, len(kept) + 1),
+            due_per_second=self._per_second(mask),
+        )
+
+    def _bounds(self, metric: str) -> tuple[Floats, Floats]:
+        """Bounds of a metric of every record: inf is over every limit, nan is not applicable."""
+        columns = self.columns
+        cancelled = columns.where("error", Failure.CANCELLED)
+        if metric == "tpot":
+            at_most = np.where(columns.failed, np.inf, tpots(columns))
+            return np.where(cancelled, 0.0, at_most), at_most
+        start, end = (columns.numbers[name] for name in SPANS[metric])
+        seen = spans(columns, metric)
+        missing = np.isnan(seen)
+        over = columns.failed | missing
+        if metric.startswith("ttfat") and self.run.reasoning not in _REASONS:
+            if self.run.reasoning == "none":
+                return np.full_like(seen, np.nan), np.full_like(seen, np.nan)
+            over = columns.failed
+        at_most = np.where(over & missing, np.inf, seen)
+        # What we cancelled took at least as long as we waited, unless its moment had come.
+        waited = np.fmax(columns.numbers["ended_s"] - start, 0.0)
+        reached = end - start
+        at_least = np.where(cancelled, np.where(np.isnan(reached), waited, reached), at_most)
+        at_most = np.where(cancelled & ~np.isnan(reached), reached, at_most)
+        return np.where(np.isnan(at_least), at_most, at_least), at_most
+
+    def _gap_sample(self, mask: Mask, scenario: str) -> Sample:
+        names = self.gaps if scenario == ALL else {scenario} & self.gaps.keys()
+        counts = np.zeros(BUCKETS, np.int64)
+        for name in names:
+            counts += self.gaps[name]
+        index = np.flatnonzero(counts)
+        # A failed request has no gaps; it stands for as many as others had, all over the limit.
+        failed, _ = self.failed(scenario)
+        good = int((mask & self.columns.completed & (self.columns.gap_counts > 0)).sum())
+        lost = failed * max(1, round(int(counts.sum()) / good)) if good else failed
+        requests = mask & (~self.columns.completed | (self.columns.gap_counts > 0))
+        infinite = [np.inf] * (lost > 0)
+        return Sample(
+            at_least=np.append(lowest_us(index) / 1e6, infinite),
+            at_most=np.append(highest_us(index) / 1e6, infinite),
+            cumulative=np.cumsum(np.append(counts[index], [lost] * (lost > 0)).astype(np.int64)),
+            due_per_second=self._per_second(requests),
+        )
+
+    def _per_second(self, mask: Mask) -> NDArray[np.int64]:
+        due = np.maximum(self.columns.numbers["due_s"][mask], 0)
+        return np.bincount(due.astype(np.int64))
+
+
+def collect(records: Iterable[Record], run: Run) -> Measurements:
+    """Fold records into arrays: 1e6 of them fit into some hundred MB, gaps included."""
+    parts: list[Columns] = []
+    gaps: dict[str, NDArray[np.int64]] = {}
+    examples: dict[str, tuple[int, str]] = {}
+    for columns in in_batches(_noting(records, examples)):
+        # What came before a failure is no latency; what came before our own stop is one.
+        good = columns.completed | columns.where("error", Failure.CANCELLED)
+        kept = np.repeat(columns.judged & good, columns.gap_counts)
+        scenario = np.repeat(columns.words["scenario"], columns.gap_counts)[kept]
+        bucket = bucket_of(columns.gaps_s[kept])
+        for code in np.unique(scenario):
+            name = columns.names["scenario"][code]
+            counts = np.bincount(bucket[scenario == code], minlength=BUCKETS)
+            gaps[name] = gaps.get(name, np.zeros(BUCKETS, np.int64)) + counts
+        parts.append(replace(columns, gaps_s=np.empty(0)))
+    return Measurements(run, _joined(parts), gaps, examples)
+
+
+def _noting(records: Iterable[Record], examples: dict[str, tuple[int, str]]) -> Iterable[Record]:
+    for record in records:
+        kind = record.error
+        if kind is not None and record.phase == "measured" and kind not in examples:
+            examples[kind.value] = (record.seq, record.error_detail or "")
+        yield record
+
+
+def _joined(parts: list[Columns]) -> Columns:
+    if not parts:
+        return empty_columns()
+    return Columns(
+        numbers={
+            name: np.concatenate([part.numbers[name] for part in parts])
+            for name in parts[0].numbers
+        },
+        words={
+            name: np.concatenate([part.words[name] for part in parts]) for name in parts[0].words
+        },
+        names=parts[-1].names,
+        gaps_s=np.empty(0),
+        gap_counts=np.concatenate([part.gap_counts for part in parts]),
+    )
