@@ -87,6 +87,10 @@ class EngineError(Exception):
     """An engine cannot be loaded as asked: one line for a person."""
 
 
+class PromptError(Exception):
+    """The messages cannot be made into a prompt: one line for a person."""
+
+
 class OutOfMemoryError(Exception):
     """The device has no memory for this request; the engine lives on."""
 

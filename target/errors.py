@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from target.admission import BusyError
-from target.engines import OutOfMemoryError
+from target.engines import OutOfMemoryError, PromptError
 
 WORDING = {
     "extra_forbidden": "unknown key",
@@ -51,6 +51,8 @@ def as_answer(error: Exception) -> JSONResponse:
     match error:
         case ApiError():
             return answer(error.status, str(error), error.param, error.code)
+        case PromptError():
+            return answer(400, str(error), "messages", "invalid_messages")
         case BusyError():
             retry = {"Retry-After": str(error.retry_after_s)}
             return answer(503, str(error), code="server_busy", headers=retry)
@@ -87,6 +89,6 @@ def install(app: FastAPI, count_invalid: Callable[[], None]) -> None:
             count_invalid()
         return as_answer(error)
 
-    for kind in (ApiError, BusyError, OutOfMemoryError, HTTPException, RequestValidationError):
+    known = (ApiError, PromptError, BusyError, OutOfMemoryError, HTTPException)
+    for kind in (*known, RequestValidationError, Exception):
         app.add_exception_handler(kind, handler)
-    app.add_exception_handler(Exception, handler)

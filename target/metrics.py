@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from target.admission import Admission, BusyError
+from target.engines import PromptError
 from target.errors import ApiError
 
 # From 1 ms, each about 1.6 times the one before: a P95 read from them is right within a bucket.
@@ -65,7 +66,7 @@ class Metrics:
         except BusyError:
             outcome = "rejected"
             raise
-        except ApiError:
+        except (ApiError, PromptError):
             outcome = "invalid"
             raise
         finally:
