@@ -5,21 +5,25 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
+from rich.console import Console
+
 from slo.children import child
-from slo.drive import DriveError
+from slo.drive import DriveError, Load
+from slo.objectives import Slo
 from slo.progress import Tail
+from slo.slofile import load_slo
 from slo.verdict import EXIT_INTERNAL, EXIT_USAGE
 
 LOG = "target.log"
 SLO = Path(__file__).with_name("demo_slo.yaml")
-# What a two-core machine answers well below its limit, and several chunks of text all the same.
-MAX_TOKENS = 16
-INPUT_CLASS = "128"
 SEED = 1
+TIMEOUT_S = 20.0
 READY_S = 180.0  # the first start makes the tiny model and its tokenizer
 POLL_S = 0.1
 NEEDS = {"sim": {"fastapi": "serve"}, "hf": {"fastapi": "serve", "torch": "hf"}}
@@ -43,8 +47,27 @@ def require_extras(engine: str) -> None:
         )
 
 
+def objectives(duration_s: float | None) -> Slo:
+    """The bundled slo.yaml; another duration is then also the one that it asks for."""
+    slo = load_slo(SLO)
+    if duration_s is None:
+        return slo
+    return replace(slo, load=replace(slo.load, duration_s=duration_s))
+
+
+def load(url: str, slo: Slo) -> Load:
+    """The load that the bundled slo.yaml asks for, the same in each demo."""
+    wanted = asdict(slo.load)
+    return Load(target=url, **wanted, seed=SEED, timeout_s=TIMEOUT_S, label="demo")
+
+
+def default_directory(engine: str, now: datetime) -> Path:
+    """Where a demo's run lies that was given no --out."""
+    return Path("runs") / f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-demo-{engine}"
+
+
 @contextmanager
-def serving(engine: str, directory: Path, say: Callable[[str], None]) -> Iterator[str]:
+def serving(engine: str, directory: Path, console: Console) -> Iterator[str]:
     """The bundled target, ready, as its URL; it ends with the block. Its log lies in `directory`.
 
     Raises:
@@ -55,7 +78,7 @@ def serving(engine: str, directory: Path, say: Callable[[str], None]) -> Iterato
         argv += ["--model", "tiny"]
     path = directory / LOG
     with path.open("wb") as log, child(argv, stdout=log) as target:
-        say(f"starting the target: {' '.join(argv[3:])}")
+        console.print(f"starting the target: python {' '.join(argv[2:])}", highlight=False)
         yield _ready_url(target, path)
 
 

@@ -1,0 +1,290 @@
+"""The command `slo`: from its arguments to an exit code."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+import reports.html
+import reports.junit
+import reports.markdown
+import reports.terminal
+from slo import (
+    children,
+    demo,
+    drive,
+    ending,
+    judge,
+    restate,
+    rundir,
+    slofile,
+    summarise,
+    verdict_file,
+)
+from slo import options as o
+from slo.ending import UsageError
+from slo.objectives import Load, Slo
+from slo.summary import Summary
+from slo.verdict import EXIT_USAGE, Verdict
+
+HTML, MARKDOWN, JUNIT = "report.html", "report.md", "junit.xml"
+
+EXIT_CODES = """\b
+Exit codes:
+  0    PASS: every objective is met; or the run is complete
+  1    FAIL: an objective is missed
+  2    usage: bad arguments, a bad slo.yaml, a target that cannot be measured
+  3    INCONCLUSIVE: neither can be said; it says how many more requests are needed
+  4    INVALID: the run cannot be judged, or is not complete
+  70   a fault of our own
+  130  stopped by Ctrl-C or SIGTERM; what was measured until then is kept
+"""
+
+app = typer.Typer(
+    rich_markup_mode=None,
+    add_completion=False,
+    no_args_is_help=True,
+    help="Does this LLM server meet its latency targets at this request rate, and if not, why?",
+    epilog=EXIT_CODES,
+)
+
+
+@dataclass(slots=True)
+class Switches:
+    """What stands before the command's name."""
+
+    debug: bool = False
+
+
+RunDirectory = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
+
+
+def _file(flag: str, text: str) -> object:
+    return typer.Option(flag, metavar="FILE", help=text)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"slo {version('tailgate')}")
+        raise typer.Exit
+
+
+@app.callback()
+def top(
+    context: typer.Context,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_show_version, help="Say it, and end."),
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of a fault of our own.")
+    ] = False,
+) -> None:
+    context.obj.debug = debug
+
+
+@app.command()
+def run(
+    target: o.Target,
+    model: o.Model = None,
+    rate: o.Rate = None,
+    duration: o.Duration = None,
+    warmup: o.Warmup = None,
+    arrival: o.Arrival = None,
+    mix: o.Mix = None,
+    input_class: o.InputClass = None,
+    max_tokens: o.MaxTokens = None,
+    temperature: o.Temperature = None,
+    top_p: o.TopP = None,
+    ignore_eos: o.IgnoreEos = False,
+    reasoning: o.Reasoning = None,
+    seed: o.Seed = None,
+    workers: o.Workers = 1,
+    timeout: o.Timeout = None,
+    max_in_flight: o.MaxInFlight = None,
+    max_requests: o.MaxRequests = None,
+    max_total_tokens: o.MaxTotalTokens = None,
+    api_key_env: o.ApiKeyEnv = None,
+    ready_timeout: o.ReadyTimeout = "60s",  # type: ignore[assignment]  # typer parses it
+    sidecar: o.Sidecar = "local",
+    slo: o.SloFile = None,
+    label: o.Label = None,
+    out: o.Out = None,
+    store_answers: o.StoreAnswers = False,
+    force: o.Force = False,
+) -> int:
+    """Send a load to a target and leave a run directory: its path is the last line."""
+    objectives = slofile.load_slo(slo) if slo else None
+    asked = Load(rate, arrival, duration, warmup, mix, input_class, max_tokens)
+    load = drive.Load(
+        target=target,
+        **_filled_in(asked, objectives.load if objectives else Load()),
+        model=model,
+        temperature=temperature,
+        top_p=top_p,
+        ignore_eos=ignore_eos,
+        reasoning=reasoning,
+        seed=seed,
+        workers=workers,
+        timeout_s=timeout,
+        max_in_flight=max_in_flight,
+        max_requests=max_requests,
+        max_total_tokens=max_total_tokens,
+        api_key_env=api_key_env,
+        label=label,
+        store_answers=store_answers,
+    )
+    directory, code = drive.run(
+        load, out, force=force, ready_timeout_s=ready_timeout, gpu=sidecar, console=_stderr()
+    )
+    if objectives is not None and code != drive.EXIT_INTERRUPTED:
+        code = _judged(directory, objectives)
+    typer.echo(directory)
+    return code
+
+
+@app.command()
+def check(
+    run: RunDirectory,
+    slo: Annotated[Path, _file("--slo", "The objectives.")],
+    json: Annotated[Path | None, _file("--json", "Also write verdict.json here.")] = None,
+    junit: Annotated[Path | None, _file("--junit", "Also write JUnit XML here.")] = None,
+    markdown: Annotated[Path | None, _file("--markdown", "Also write Markdown here.")] = None,
+    html: Annotated[Path | None, _file("--html", "Also write the HTML report here.")] = None,
+) -> int:
+    """Judge a run; verdict.json and the reports go into its directory."""
+    objectives = slofile.load_slo(slo)
+    copies = {rundir.VERDICT: json, JUNIT: junit, MARKDOWN: markdown, HTML: html}
+    return _judged(_existing(run), objectives, copies)
+
+
+@app.command()
+def report(run: RunDirectory) -> int:
+    """Draw report.html again, from the verdict.json that the directory holds."""
+    directory = _existing(run)
+    verdict = verdict_file.read_verdict(directory)
+    _draw(directory, verdict, summarise.summarise(directory))
+    typer.echo(directory / HTML)
+    return 0
+
+
+@app.command()
+def validate(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="slo.yaml files.")],
+) -> int:
+    """Check slo.yaml files: all mistakes with their places, or what was understood."""
+    code = 0
+    for path in files:
+        try:
+            typer.echo(f"{path}: {restate.in_words(slofile.load_slo(path))}")
+        except slofile.SloFileError as error:
+            typer.echo(str(error), err=True)
+            code = EXIT_USAGE
+    return code
+
+
+@app.command(name="demo")
+def demo_(
+    engine: Annotated[
+        str, typer.Option(metavar="hf|sim", help="hf: a tiny real model; sim: no torch needed.")
+    ] = "hf",
+    out: o.Out = None,
+    duration: o.Duration = None,
+) -> int:
+    """Start a tiny target, load it, judge it, and say where the report lies."""
+    if engine not in demo.NEEDS:
+        raise UsageError(f"--engine: {engine!r} is not known; allowed: {', '.join(demo.NEEDS)}")
+    demo.require_extras(engine)
+    objectives = demo.objectives(duration)
+    console = _stderr()
+    directory = rundir.create(out or demo.default_directory(engine, datetime.now(UTC)))
+    with demo.serving(engine, directory, console) as url:
+        _, code = drive.run(
+            demo.load(url, objectives),
+            directory,
+            force=False,
+            ready_timeout_s=demo.READY_S,
+            gpu="local",
+            console=console,
+        )
+    if code != drive.EXIT_INTERRUPTED:
+        code = _judged(directory, objectives)
+        typer.echo(f"report: {directory / HTML}")
+    return code
+
+
+def _stderr() -> Console:
+    return Console(stderr=True)
+
+
+def _filled_in(asked: Load, wanted: Load) -> dict[str, Any]:
+    """What was asked for, and for the rest what slo.yaml says of its load."""
+    told = {name: value for name, value in asdict(asked).items() if value is not None}
+    values = asdict(wanted) | told
+    for name, flag in (("rate_per_s", "rate"), ("duration_s", "duration")):
+        if values[name] is None:
+            raise UsageError(f"--{flag} is missing; give it, or a --slo file with load: {flag}")
+    return values
+
+
+def _existing(directory: Path) -> Path:
+    if not directory.is_dir():
+        raise UsageError(f"{directory}: no such run directory")
+    return directory
+
+
+def _judged(
+    directory: Path,
+    objectives: Slo,
+    copies: Mapping[str, Path | None] = MappingProxyType({}),
+) -> int:
+    """Judge, write what is derived, print; returns the verdict's exit code."""
+    verdict = judge.judge(directory, objectives)
+    verdict_file.write_verdict(directory, verdict)
+    summary = summarise.summarise(directory)
+    _draw(directory, verdict, summary)
+    for name, copy in copies.items():
+        if copy is not None:
+            try:
+                rundir.write_atomic(copy, (directory / name).read_text(encoding="utf-8"))
+            except OSError as error:
+                raise UsageError(f"{copy}: cannot be written: {error.strerror}") from None
+    reports.terminal.render(verdict, summary, Console())
+    return verdict.exit_code
+
+
+def _draw(directory: Path, verdict: Verdict, summary: Summary) -> None:
+    run = rundir.read_run(directory)
+    for name, text in (
+        (JUNIT, reports.junit.render(verdict)),
+        (MARKDOWN, reports.markdown.render(verdict, summary, run)),
+        (HTML, reports.html.render(verdict, summary, run)),
+    ):
+        rundir.write_atomic(directory / name, text)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit code, which is 1 for a missed SLO only."""
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    name = " ".join(["slo", *[word for word in argv[:1] if not word.startswith("-")]])
+    switches = Switches()
+    children.on_signals_stop()
+    try:
+        command = typer.main.get_command(app)
+        with command.make_context("slo", argv, obj=switches) as context:
+            return int(command.invoke(context) or 0)
+    except typer.Exit as end:
+        return end.exit_code
+    except (Exception, KeyboardInterrupt) as error:
+        return ending.exit_code(error, name, debug=switches.debug)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
