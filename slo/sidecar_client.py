@@ -25,8 +25,8 @@ POLL_S = 1.0
 def pull(url: str, out: Path, stop: threading.Event) -> None:
     """Append the sidecar's newest header, and its samples from now on until `stop` is set.
 
-    A sidecar that goes silent is asked again each second, and what was missed is caught up; if it is
-    silent at the end, an event line says so.
+    A sidecar that goes silent is asked again each second, and what was missed is caught up; if it
+    is silent at the end, an event line says so.
 
     Raises:
         TargetError: at the start it does not answer, or not as a sidecar; nothing was written.

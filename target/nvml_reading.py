@@ -163,7 +163,7 @@ def _fixed(name: str, ask: Callable[[Any, Any], Any]) -> Field:
 _FIXED = (
     _fixed("uuid", lambda nvml, gpu: nvml.nvmlDeviceGetUUID(gpu)),
     _fixed("name", lambda nvml, gpu: nvml.nvmlDeviceGetName(gpu)),
-    _fixed("pci_bus_id", lambda nvml, gpu: nvml.nvmlDeviceGetPciInfo_v3(gpu).busId.decode()),
+    _fixed("pci_bus_id", lambda nvml, gpu: nvml.nvmlDeviceGetPciInfo_v3(gpu).busId),
     _fixed("memory_total_mib", lambda nvml, gpu: _mib(nvml.nvmlDeviceGetMemoryInfo(gpu).total)),
     _fixed("bus_width_bits", lambda nvml, gpu: nvml.nvmlDeviceGetMemoryBusWidth(gpu)),
     _fixed(

@@ -42,7 +42,7 @@ class SampleLog:
 
     def write(self, record: dict[str, Any]) -> None:
         """Add a record; a sample reaches the file within a second while samples keep coming."""
-        text = json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = json.dumps(record, separators=(",", ":"), allow_nan=False)
         self._pending.append(text.encode() + b"\n")
         if record["type"] == "header":
             self.header_line = self.lines + len(self._pending) - 1
