@@ -12,6 +12,7 @@ import itertools
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Event
 from typing import Any
@@ -204,7 +205,9 @@ def build(args: argparse.Namespace) -> Engine:
         raise EngineError(f"--model {name}: {why}") from error
     vocabulary = vocabulary_of(tokenizer)
     model = Model(network, cache_key(network), device, ends(network), vocabulary.think_close)
-    # Once, since the first use of each kernel is slow.
+    # Once, since the first use of the template and of each kernel is slow.
+    with suppress(PromptError):  # a model without a chat template still completes text
+        vocabulary.encode_chat([{"role": "user", "content": "1 + 1 = 2"}], True)
     decode(model, vocabulary.encode("1 + 1 = 2"), Params(4), lambda step: None, Event())
     defaults = network.generation_config
     return Engine(

@@ -18,7 +18,6 @@ from typing import Any
 
 from target.engines import EngineError
 
-VERSION = 1  # of everything below: part of the folder's name
 CORPUS = Path(__file__).with_name("tiny_corpus.txt")
 SEED = 20_250_120
 VOCABULARY = 3072
@@ -66,8 +65,8 @@ def tiny_model() -> Path:
 
     Raises EngineError where the cache cannot be written.
     """
-    content = f"{VERSION} {SEED} {VOCABULARY} {SHAPE} {SPLIT} {CHAT_TEMPLATE}".encode()
-    key = hashlib.sha256(content + CORPUS.read_bytes()).hexdigest()[:12]
+    recipe = Path(__file__).read_bytes() + CORPUS.read_bytes()
+    key = hashlib.sha256(recipe).hexdigest()[:12]  # another recipe is another folder
     folder = cache_folder() / f"tiny-qwen2-{key}"
     if folder.is_dir():
         return folder
