@@ -1,0 +1,20 @@
+"""What the kernel says of the processes below one."""
+
+from pathlib import Path
+
+
+def children_of(pid: int) -> set[int]:
+    """All processes below one."""
+    below: set[int] = set()
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in map(int, task.read_text().split()):
+            below |= {child, *children_of(child)}
+    return below
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process still is, and is no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
