@@ -28,12 +28,12 @@ from tests.sidecar.running import (
 def test_samples_follow_the_load_and_a_lost_gpu_leaves_the_other(
     tmp_path: Path, script: Path, fake_driver: dict[str, str]
 ) -> None:
-    out = tmp_path / "gpu.jsonl"
+    out, loaded = tmp_path / "gpu.jsonl", TWO_GPUS.replace("0.util=10,5", "0.util=97,40")
     with sidecar(out, "--period", "0.05", **fake_driver) as running:
         running.until(lambda lines: len(lines) > 4)
-        replace(script, TWO_GPUS.replace("0.util=10,5", "0.util=97,40"))
+        replace(script, loaded)
         running.until(lambda lines: any(one.get("util_gpu_pct") == 97 for one in lines))
-        replace(script, TWO_GPUS + "1.error.all=15\n")
+        replace(script, loaded + "1.error.all=15\n")
         lost = running.until(lambda lines: [one for one in lines if one["type"] == "event"])
         after = len(running.records())
         running.until(lambda lines: len(lines) > after + 3)
