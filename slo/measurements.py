@@ -67,6 +67,27 @@ class Measurements:
             due_per_second=self._per_second(mask),
         )
 
+    def tokens_per_second(self) -> Floats:
+        """Output tokens that came in each whole second of the measured window.
+
+        Those of a request are spread evenly from its first to its last; requests that were due in
+        warm-up count with what fell into the window, as those that drain after it count less.
+        """
+        start, end = self.window_s
+        seconds = int(end - start)
+        numbers, done = self.columns.numbers, self.columns.completed
+        first, last, tokens = (
+            numbers[name][done] for name in ("first_token_s", "last_token_s", "output_tokens")
+        )
+        known = np.isfinite(first) & np.isfinite(last) & np.isfinite(tokens)
+        first, tokens = first[known], tokens[known]
+        stretch = np.maximum(last[known] - first, 1e-6)
+        come = [
+            float((np.clip((start + edge - first) / stretch, 0, 1) * tokens).sum())
+            for edge in range(seconds + 1)
+        ]
+        return np.diff(np.array(come))
+
     def _bounds(self, metric: str) -> tuple[Floats, Floats]:
         """Bounds of a metric of every record: inf is over every limit, nan is not applicable."""
         columns = self.columns

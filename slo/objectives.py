@@ -42,6 +42,11 @@ class Objective:
         """E.g. "ttft p95", "error_rate"."""
         return self.metric if self.percentile is None else f"{self.metric} p{self.percentile:g}"
 
+    @property
+    def label(self) -> str:
+        """The name, and the scenario where it is about one."""
+        return label(self.name, self.scenario)
+
 
 @dataclass(frozen=True, slots=True)
 class Load:
@@ -79,6 +84,11 @@ class Slo:
         """The tightest latency limit in seconds; None where none is set."""
         limits = [o.limit for o in self.objectives if o.metric in LATENCIES]
         return min(limits, default=None)
+
+
+def label(name: str, scenario: str) -> str:
+    """E.g. "ttft p95", "e2e p95 of math"."""
+    return name if scenario == "all" else f"{name} of {scenario}"
 
 
 def limit_of(metric: str, written: object) -> tuple[float, str]:

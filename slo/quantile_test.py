@@ -66,7 +66,7 @@ class Thresholds:
 class Decision:
     """What the requests prove of one objective, before several are seen together (`holm`).
 
-    `over` of `n` were over the limit at most; `p_missed` is the chance of so many if the limit is
+    `over` of `n` were over the limit at most, worth `independent` requests; `p_missed` is the chance of so many if the limit is
     met; `more` is how many further requests would decide at the share seen, None if none would.
     """
 
@@ -76,6 +76,7 @@ class Decision:
     high: float | None
     n: int
     over: int
+    independent: int
     p_missed: float
     more: int | None
 
@@ -118,6 +119,7 @@ def decide_percentile(
         high=sample.at_rank(sample.at_most, high_rank) if ends.meets >= 0 else None,
         n=sample.n,
         over=sample.over(sample.at_most, limit_s),
+        independent=independent,
         p_missed=float(binom.sf(math.floor(certain) - 1, independent, allowed)),
         more=more_requests(possible, independent, allowed, confidence, min_samples),
     )
@@ -137,6 +139,7 @@ def decide_share(
         high=float(beta.ppf(confidence, possible + 1, n - possible)) if possible < n else 1.0,
         n=n,
         over=possible,
+        independent=n,
         p_missed=float(binom.sf(certain - 1, n, allowed)),
         more=more_requests(possible, n, allowed, confidence, min_samples),
     )
@@ -152,7 +155,7 @@ def _outcome(certain: float, possible: float, ends: Thresholds, n: int, min_samp
 
 def _nothing(allowed: float, confidence: float, min_samples: int) -> Decision:
     more = more_requests(0, 0, allowed, confidence, min_samples)
-    return Decision(Result.INCONCLUSIVE, None, None, None, 0, 0, 1.0, more)
+    return Decision(Result.INCONCLUSIVE, None, None, None, 0, 0, 0, 1.0, more)
 
 
 def more_requests(

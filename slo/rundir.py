@@ -1,7 +1,7 @@
 """The run directory: where the load engine, the GPU sidecar and the checker meet.
 
-One writer a file. Finished files are written beside and renamed, so that a reader never sees half of
-one; logs are appended line by line, so that a crash costs at most the last line.
+One writer a file. Finished files are written beside and renamed, so that a reader never sees half
+of one; logs are appended line by line, so that a crash costs at most the last line.
 """
 
 import csv
@@ -32,12 +32,12 @@ T = TypeVar("T")
 
 
 class RunDirError(Exception):
-    """A run directory that cannot be read or written; the message names the file and what is wrong."""
+    """A run directory that cannot be read or written; says which file and what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Every scheduled arrival ends as one of completed, failed, dropped or (after a stop) not_started."""
+    """Every arrival ends as one of completed, failed, dropped or (after a stop) not_started."""
 
     scheduled: int
     sent: int = 0
@@ -114,7 +114,7 @@ _RECORD = TypeAdapter(Record)
 
 
 def create(path: Path, *, force: bool = False) -> Path:
-    """Make a run directory; one that holds a run already is refused, unless forced (then emptied of it)."""
+    """Make a run directory; one that holds a run is refused, unless forced (then emptied of it)."""
     if (path / RUN).exists() or (path / REQUESTS).exists():
         if not force:
             raise RunDirError(f"{path}: holds a run already; name another --out, or use --force")
@@ -190,7 +190,7 @@ def read_schedule(directory: Path) -> Iterator[Arrival]:
             raise RunDirError(f"{path}:1: column {missing[0]} is missing")
         for row in reader:
             cells = {name: row[name] if row[name] != "" else None for name in wanted}
-            yield _validated(_ARRIVAL, cells, f"{path}:{reader.line_num}", from_text=True)
+            yield _validated(_ARRIVAL, cells, f"{path}:{reader.line_num}")
 
 
 def read_records(directory: Path) -> Iterator[Record]:
@@ -232,9 +232,7 @@ def read_json(path: Path) -> Any:
         try:
             return json.load(file)
         except json.JSONDecodeError as error:
-            raise RunDirError(
-                f"{path}:{error.lineno}: cut off or no JSON: {error.msg}"
-            ) from None
+            raise RunDirError(f"{path}:{error.lineno}: cut off or no JSON: {error.msg}") from None
 
 
 def refuse_unknown_schema(path: Path, document: Any, known: str) -> None:
@@ -252,12 +250,8 @@ def first_mistake(error: ValidationError) -> str:
     return f"{key}: {mistake['msg']}, not {value[:80]}"
 
 
-def _validated(
-    adapter: TypeAdapter[T], document: object, where: str, *, from_text: bool = False
-) -> T:
+def _validated(adapter: TypeAdapter[T], document: object, where: str) -> T:
     try:
-        if from_text:
-            return adapter.validate_strings(document)
         return adapter.validate_python(document)
     except ValidationError as error:
         raise RunDirError(f"{where}: {first_mistake(error)}") from None

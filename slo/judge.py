@@ -1,0 +1,172 @@
+"""From a run directory and a slo.yaml to a verdict."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from slo import load_checks, validity
+from slo.evidence import Evidence, read_evidence
+from slo.measurements import Measurements
+from slo.objective_test import decide, has_sent_view
+from slo.objectives import Objective, Slo, label
+from slo.quantile_test import Decision, holm, more_requests
+from slo.quantities import show
+from slo.record import Failure
+from slo.rows import row, void_of
+from slo.verdict import Check, Result, Row, Verdict
+
+
+def judge(directory: Path, slo: Slo) -> Verdict:
+    """Judge one run under one slo.yaml; whatever spoils the run becomes INVALID, named.
+
+    Raises:
+        RunDirError: run.json cannot be read.
+    """
+    evidence = read_evidence(directory)
+    measured = evidence.measured
+    alone = [decide(objective, measured) for objective in slo.objectives]
+    rows = list(_seen_together(slo.objectives, alone, measured))
+    checks = tuple(_checks(evidence, slo, rows))
+    rows = [_unless_void(line, checks) for line in rows]
+    result = _result(rows, checks)
+    return Verdict(
+        result=result,
+        sentence=_sentence(result, rows, checks, measured),
+        service=slo.service,
+        run_id=evidence.run.id,
+        rows=tuple(rows),
+        validity=checks,
+        notes=tuple(_notes(rows, measured)),
+    )
+
+
+def _seen_together(
+    objectives: tuple[Objective, ...], decisions: list[Decision], measured: Measurements
+) -> Iterator[Row]:
+    """Rows; of several gating objectives, a miss must stand beside the others (Holm)."""
+    tested = [
+        i
+        for i, objective in enumerate(objectives)
+        if objective.severity == "gate" and objective.metric != "achieved_rate"
+    ]
+    stands = holm(
+        [decisions[i].p_missed for i in tested], [1 - objectives[i].confidence for i in tested]
+    )
+    chance = {i for i, sure in zip(tested, stands, strict=True) if not sure}
+    for i, (objective, decision) in enumerate(zip(objectives, decisions, strict=True)):
+        by_holm = i in chance and decision.outcome is Result.FAIL
+        if by_holm:
+            more = _more_beside_others(objective, decision, len(tested))
+            decision = replace(decision, outcome=Result.INCONCLUSIVE, more=more)
+        yield row(objective, decision, measured, by_holm=by_holm)
+
+
+def _more_beside_others(objective: Objective, decision: Decision, tests: int) -> int | None:
+    allowed = objective.limit
+    if objective.percentile is not None:
+        allowed = 1 - objective.percentile / 100
+    if objective.metric == "output_tokens_per_s":
+        return None
+    confidence = 1 - (1 - objective.confidence) / tests
+    over = decision.over / decision.n * decision.independent
+    return more_requests(over, decision.independent, allowed, confidence)
+
+
+def _checks(evidence: Evidence, slo: Slo, rows: list[Row]) -> Iterator[Check]:
+    run, measured = evidence.run, evidence.measured
+    tightest = slo.tightest_s
+    limit_s = None if tightest is None else tightest * slo.validity.lateness
+    yield validity.files(evidence.unreadable)
+    yield validity.finished(run)
+    if not evidence.unreadable:  # else they would only repeat it
+        yield validity.counts(run, measured)
+        yield validity.schedule(run, evidence.schedule, measured)
+        yield validity.workers(run, measured)
+        yield load_checks.arrivals(run, evidence.schedule, measured.window_s)
+        yield validity.histograms(measured, evidence.intervals)
+    yield validity.dropped(run, slo.validity.dropped)
+    yield validity.judged(measured, slo)
+    yield load_checks.load(run, measured, slo)
+    yield load_checks.achieved_rate(measured, slo.validity.achieved_rate)
+    late = load_checks.lateness_p99_s(measured)
+    turned: list[str] = []
+    if late is not None and limit_s is not None and late > limit_s:
+        turned = list(_missed_by_lateness(slo, rows, measured))
+    yield load_checks.lateness(late, limit_s, turned)
+    yield validity.clocks(run, limit_s)
+    yield validity.timeout(run, slo)
+    yield validity.tokens(measured)
+    yield validity.target(evidence.target)
+
+
+def _missed_by_lateness(slo: Slo, rows: list[Row], measured: Measurements) -> Iterator[str]:
+    for objective, line in zip(slo.objectives, rows, strict=True):
+        if line.outcome is not Result.FAIL or not has_sent_view(objective.metric):
+            continue
+        if decide(objective, measured, from_sent=True).outcome is not Result.FAIL:
+            yield objective.label
+
+
+def _unless_void(line: Row, checks: tuple[Check, ...]) -> Row:
+    check = void_of(line, checks)
+    if check is None:
+        return line
+    why = f"Cannot be judged ({check.check}): {check.why}"
+    return replace(line, outcome=Result.INVALID, why=why, next_step="Repeat the run.")
+
+
+def _result(rows: list[Row], checks: tuple[Check, ...]) -> Result:
+    if any(check.outcome == "void" and "*" in check.voids for check in checks):
+        return Result.INVALID
+    outcomes = {line.outcome for line in rows if line.severity == "gate"}
+    for result in (Result.INVALID, Result.FAIL, Result.INCONCLUSIVE):
+        if result in outcomes:
+            return result
+    return Result.PASS
+
+
+def _sentence(
+    result: Result, rows: list[Row], checks: tuple[Check, ...], measured: Measurements
+) -> str:
+    gating = [line for line in rows if line.severity == "gate"]
+    decisive = [line for line in gating if line.outcome is result]
+    at = f"at {measured.run.rate_per_s:g}/s"
+    if result is Result.INVALID:
+        void = [check for check in checks if check.outcome == "void"]
+        check = next((check for check in void if "*" in check.voids), void[0])
+        return f"INVALID: the run cannot be judged: {check.check}: {check.why}"
+    if result is Result.PASS:
+        if not gating:
+            return f"PASS: no objective gates; {len(rows)} only warn, {at}."
+        return f"PASS: {_of(len(gating), len(gating))} met {at}."
+    line = decisive[0]
+    value = line.censored if line.measured is None else show(line.measured, line.unit)
+    shown = f"{label(line.objective, line.scenario)} is {value or 'not measured'}, asked is {line.limit}"
+    if result is Result.FAIL:
+        return f"FAIL: {_of(len(decisive), len(gating))} missed {at}: {shown}."
+    undecided = _of(len(decisive), len(gating))
+    return f"INCONCLUSIVE: {undecided} undecided {at}: {shown}. {line.next_step}"
+
+
+def _of(some: int, total: int) -> str:
+    """E.g. "the only objective is", "all 3 objectives are", "1 of 3 objectives is"."""
+    if total == 1:
+        return "the only objective is"
+    many = f"all {total}" if some == total else f"{some} of {total}"
+    return f"{many} objectives {'is' if some == 1 else 'are'}"
+
+
+def _notes(rows: list[Row], measured: Measurements) -> Iterator[str]:
+    for line in rows:
+        if line.severity == "warn" and line.outcome is not Result.PASS:
+            yield f"Warning only: {line.objective} ({line.limit}) is {line.outcome}. {line.why}"
+    columns = measured.columns
+    cancelled = int((measured.judged() & columns.where("error", Failure.CANCELLED)).sum())
+    if cancelled:
+        yield (
+            f"{cancelled} requests were in flight when the run was stopped: a PASS counts them as "
+            "over every limit, a FAIL only by what they took until then."
+        )
+    dropped = int(columns.where("error", Failure.DROPPED).sum())
+    if dropped:
+        yield f"{dropped} arrivals were dropped by the generator and are not judged."
