@@ -1,0 +1,201 @@
+"""Real inference: the plain engine over the tiny model."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from threading import Event
+from typing import Any
+
+import httpx
+import pytest
+
+from target import errors
+from target.engines import EngineError, OutOfMemoryError, Params, Step
+from target.hf import Model, attempt, cache_key, decode, pick, usable_device, vocabulary_of
+from target.tiny_model import tiny_model
+from tests.serving import started_target
+from tests.target.asking import QUESTION, chat, deltas, events, metric, said, until
+from tests.target.test_sim_engine import cpu_s
+
+GREEDY = Params(40, temperature=0.0)
+
+
+@pytest.fixture(scope="module")
+def model(tiny_cache: str) -> Model:
+    from transformers import AutoModelForCausalLM
+
+    network = AutoModelForCausalLM.from_pretrained(tiny_model(), dtype="float32")
+    return Model(network, cache_key(network), "cpu", (1,), 99)
+
+
+def tokens(model: Model, prompt: list[int], params: Params) -> list[int]:
+    steps: list[Step] = []
+    decode(model, prompt, params, steps.append, Event())
+    assert steps[-1].finish
+    return [token for step in steps for token in step.tokens]
+
+
+def test_greedy_decoding_gives_what_transformers_generate_gives(model: Model) -> None:
+    import torch
+
+    prompt = list(range(20, 60))
+    known = model.network.generate(
+        torch.tensor([prompt]), max_new_tokens=40, do_sample=False, temperature=None, top_p=None
+    )
+    assert tokens(model, prompt, GREEDY) == known[0, len(prompt) :].tolist()
+
+
+def test_an_end_token_ends_the_answer_unless_it_must_be_longer(model: Model) -> None:
+    prompt = list(range(20, 60))
+    free = tokens(model, prompt, GREEDY)
+    ending = replace(model, eos=(free[5],))
+    assert tokens(ending, prompt, GREEDY) == free[: free.index(free[5]) + 1]
+    assert len(tokens(ending, prompt, replace(GREEDY, min_tokens=20))) > 20
+    kept = tokens(ending, prompt, replace(GREEDY, ignore_eos=True))
+    assert len(kept) == 40
+    assert free[5] not in kept
+
+
+def test_reasoning_is_closed_after_its_budget(model: Model) -> None:
+    got = tokens(model, [20, 21], replace(GREEDY, think_tokens=7))
+    assert got[7] == 99
+    assert 99 not in got[:7]
+
+
+def test_a_set_stop_ends_the_computation_before_the_next_token(model: Model) -> None:
+    stop, steps = Event(), []
+
+    def emit(step: Step) -> None:
+        steps.append(step)
+        if len(steps) == 3:
+            stop.set()
+
+    decode(model, [20, 21], GREEDY, emit, stop)
+    assert len(steps) == 3
+
+
+def test_sampling_stays_within_the_nucleus() -> None:
+    import torch
+
+    logits = torch.tensor([0.5, 0.3, 0.15, 0.05]).log()
+    generator = torch.Generator().manual_seed(0)
+
+    def drawn(top_p: float, temperature: float = 1.0) -> set[int]:
+        params = Params(1, temperature=temperature, top_p=top_p)
+        return {pick(logits, params, generator) for _ in range(400)}
+
+    assert drawn(0.4) == {0}
+    assert drawn(0.7) == {0, 1}
+    assert drawn(1.0) == {0, 1, 2, 3}
+    assert drawn(1.0, temperature=0.0) == {0}
+
+
+def test_a_lack_of_memory_is_answered_503_and_the_engine_lives_on() -> None:
+    import torch
+
+    def exhausted() -> Any:
+        raise torch.OutOfMemoryError("tried to allocate 2.00 GiB\nmore lines")
+
+    error = attempt(exhausted)
+    assert isinstance(error, OutOfMemoryError)
+    answer = errors.as_answer(error)
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"] == "1"
+    assert b"tried to allocate 2.00 GiB" in answer.body
+    assert b"more lines" not in answer.body
+
+
+def test_a_device_that_is_not_there_is_named() -> None:
+    for device in ("cuda:7", "cuda:x", "tpu", "cpu:1"):
+        with pytest.raises(EngineError, match=f"--device {device}: not here; allowed: cpu"):
+            usable_device(device)
+
+
+def test_the_served_text_is_valid_whole_and_as_long_as_asked(tiny: str) -> None:
+    answer = chat(tiny, stream=True, max_tokens=120, stream_options={"include_usage": True})
+    text = "".join(deltas(answer))
+    usage = events(answer)[-1]["usage"]
+    assert usage["completion_tokens"] == 120
+    assert usage["completion_tokens_details"]["reasoning_tokens"] == 32
+    assert "\ufffd" not in text
+    assert text.startswith("<think>\n")
+    assert text.count("</think>") == 1
+    assert len(deltas(answer)) == 121  # one chunk a token, and the mark that the prompt holds
+
+
+def test_a_seed_fixes_the_answer(tiny: str) -> None:
+    assert said(tiny, seed=5) == said(tiny, seed=5)
+    assert said(tiny, seed=5) != said(tiny, seed=6)
+    assert said(tiny) != said(tiny)
+    assert said(tiny, temperature=0) == said(tiny, temperature=0)
+
+
+def test_one_request_is_computed_at_a_time(tiny: str) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        jobs = [pool.submit(chat, tiny, max_tokens=150) for _ in range(3)]
+        stages = [job.result().json()["timings"] for job in jobs]
+    waited = sorted(stage["queue_ms"] for stage in stages)
+    shortest = min(stage["prefill_ms"] + stage["decode_ms"] for stage in stages)
+    assert waited[0] < shortest <= waited[1]
+    assert waited[1] + shortest <= waited[2] + 5
+
+
+def test_info_names_the_packages_that_decide_speed(tiny: str) -> None:
+    info = httpx.get(f"{tiny}/info").json()
+    assert (info["model"], info["mode"], info["dtype"]) == ("tiny", "dynamic", "float32")
+    assert (info["device"], info["gpu"], info["flags"]["threads"]) == ("cpu", None, 1)
+    assert {"torch", "transformers", "tokenizers"} <= set(info["versions"])
+
+
+def test_a_prompt_beyond_the_context_is_refused_with_both_numbers(tiny: str) -> None:
+    answer = chat(tiny, max_tokens=4096)
+    assert answer.status_code == 400
+    assert "the context is 4096 tokens" in answer.json()["error"]["message"]
+    assert "4096 for the answer" in answer.json()["error"]["message"]
+
+
+def test_nothing_is_computed_for_a_client_that_went_away(tiny_cache: str) -> None:
+    with started_target("--engine", "hf", "--model", "tiny", "--device", "cpu") as target:
+        url, pid = target.url, target.process.pid
+        body = {"messages": QUESTION, "max_tokens": 3000, "stream": True}
+        with httpx.stream("POST", f"{url}/v1/chat/completions", json=body) as answer:
+            for _ in zip(range(20), answer.iter_lines(), strict=False):
+                pass
+        until(lambda: metric(url, "tailgate_running") == 0)
+        made, used = metric(url, "tailgate_output_tokens_total"), cpu_s(pid)
+        Event().wait(0.5)  # nothing may happen meanwhile
+        assert metric(url, "tailgate_output_tokens_total") == made < 2500
+        assert cpu_s(pid) - used < 0.25
+
+
+def test_a_folder_is_served_like_any_model_and_its_name_is_its_path(tiny_cache: str) -> None:
+    folder = str(tiny_model())
+    options = ("--engine", "hf", "--model", folder, "--device", "cpu", "--reasoning", "none")
+    with started_target(*options) as target:
+        info = httpx.get(f"{target.url}/info").json()
+        assert (info["model"], info["think_tokens"]) == (folder, None)
+        assert "think" not in said(target.url, model=folder, max_tokens=30)
+
+
+def test_a_model_that_is_not_there_is_one_line(tmp_path: Any) -> None:
+    with (
+        pytest.raises(RuntimeError) as caught,
+        started_target("--engine", "hf", "--model", str(tmp_path), "--device", "cpu"),
+    ):
+        pass
+    _, line = str(caught.value).split("\n", 1)
+    assert line.startswith(f"target: --model {tmp_path}: ")
+    assert len(line.splitlines()) == 1
+
+
+def test_a_chat_template_without_reasoning_in_it_closes_it(tiny_cache: str) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model())
+    vocabulary = vocabulary_of(tokenizer)
+    messages = json.loads(json.dumps(QUESTION))
+    thinking, opened = vocabulary.encode_chat(messages, True)
+    closed, still_open = vocabulary.encode_chat(messages, False)
+    assert (opened, still_open) == (True, False)
+    assert tokenizer.decode(thinking).endswith("<think>\n")
+    assert tokenizer.decode(closed).endswith("<think>\n\n</think>\n\n")
