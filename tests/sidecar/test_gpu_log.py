@@ -168,3 +168,21 @@ def test_a_clock_known_too_loosely_is_not_joined(path: Path) -> None:
         "the clock of gpu-host is known to within 0.300 s only; "
         "joining it with latencies needs half a period, 0.250 s"
     )
+
+
+def test_a_recorded_h200_shows_what_utilization_hides() -> None:
+    """Recorded by this sidecar: idle, 5 s of an 8192 bf16 product, 5 s of copying 1 GiB, idle."""
+    recorded = Path(__file__).with_name("h200.jsonl")
+    t0_mono_ns = json.loads(recorded.read_text().partition("\n")[0])["t_mono_ns"]
+    log = read_gpu_log(recorded, t0_mono_ns=t0_mono_ns, t0_wall_ns=0)
+    assert log.unavailable is None
+    assert log.gpus[0].unsupported == {}
+    assert [one.at_s for one in log.samples] == pytest.approx([k / 2 for k in range(41)], abs=0.05)
+    busy = [one for one in log.samples if (one.util_gpu_pct or 0) >= 99]
+    product = [one for one in busy if (one.tensor_active_pct or 0) > 90]
+    copy = [one for one in busy if (one.dram_active_pct or 0) > 80]
+    assert len(product) == len(copy) == 9
+    assert max(one.dram_active_pct or 0 for one in product) < 20
+    assert max(one.tensor_active_pct or 0 for one in copy) == 0
+    joules = [one.energy_j for one in log.samples if one.energy_j is not None]
+    assert joules == sorted(joules)
