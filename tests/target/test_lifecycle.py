@@ -37,7 +37,7 @@ def test_sigterm_lets_the_running_ones_end_refuses_new_ones_and_exits_0() -> Non
         assert "shutting down" in refused.json()["error"]["message"]
         assert "retry-after" in refused.headers
         for answer in running:  # the one that ran, and the one that waited
-            assert len(deltas(answer.result())) == 5  # <think>, a word, </think> and a word
+            assert len(deltas(answer.result())) == 4  # <think>, a word, </think> and a word
         assert target.process.wait(10) == 0
         assert target.process.stderr is not None
         assert target.process.stderr.read() == ""
