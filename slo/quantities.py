@@ -1,5 +1,6 @@
 """Numbers with units, as people write them: durations, rates and shares."""
 
+import math
 import re
 
 _NUMBER = r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
@@ -72,9 +73,43 @@ def mix(text: str) -> dict[str, float]:
 
 
 def show_s(seconds: float) -> str:
-    """A duration for a person: "420 ms", "1.50 s", "85 us"."""
-    if abs(seconds) < 1e-3:
-        return f"{seconds * 1e6:.0f} us"
-    if abs(seconds) < 1.0:
-        return f"{seconds * 1e3:.3g} ms" if abs(seconds) < 0.1 else f"{seconds * 1e3:.0f} ms"
-    return f"{seconds:.2f} s" if seconds < 100 else f"{seconds:.0f} s"
+    """A duration for a person, in three digits: "420 ms", "1.50 s", "85.0 us"."""
+    if abs(seconds) < 0.9995e-3:
+        return f"{_three_digits(seconds * 1e6)} us"
+    if abs(seconds) < 0.9995:
+        return f"{_three_digits(seconds * 1e3)} ms"
+    return f"{_three_digits(seconds)} s"
+
+
+def show(value: float, unit: str) -> str:
+    """A number in its unit for a person: "420 ms", "0.42 %" (of unit "1"), "2.97/s"."""
+    return "".join(_number_and_suffix(value, unit))
+
+
+def show_interval(low: float | None, high: float | None, unit: str) -> str | None:
+    """An interval for a person: "380 - 421 ms", with one end "> 380 ms"; None without an end."""
+    if low is None and high is None:
+        return None
+    if low is None or high is None:
+        return f"< {show(high, unit)}" if high is not None else f"> {show(low or 0.0, unit)}"
+    (first, first_suffix), (second, suffix) = (_number_and_suffix(v, unit) for v in (low, high))
+    return f"{first}{'' if first_suffix == suffix else first_suffix} - {second}{suffix}"
+
+
+def _number_and_suffix(value: float, unit: str) -> tuple[str, str]:
+    if unit == "s":
+        number, _, suffix = show_s(value).partition(" ")
+        return number, f" {suffix}"
+    if unit == "1" or (unit.startswith("1/") and unit != "1/s"):
+        return _three_digits(100 * value), f" %{unit[1:]}"
+    if unit.startswith("1/"):
+        return _three_digits(value), unit[1:]
+    return _three_digits(value), f" {unit}"
+
+
+def _three_digits(value: float) -> str:
+    """Three significant digits, but never fewer than the integer part has, and no exponent."""
+    if value == 0:
+        return "0"
+    digits = 2 - math.floor(math.log10(abs(float(f"{value:.2e}"))))
+    return f"{value:,.{min(max(digits, 0), 6)}f}"

@@ -1,0 +1,71 @@
+"""A verdict as JUnit XML, for CI systems: red exactly when the verdict's exit code is not 0."""
+
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from reports import words
+from slo.verdict import Check, Result, Row, Verdict
+
+
+def render(verdict: Verdict) -> str:
+    """One test case for each objective and each validity check.
+
+    INCONCLUSIVE and INVALID are an <error>, never a skip: CI systems hide skips.
+    """
+    suites = Element("testsuites", name="tailgate")
+    suite = SubElement(suites, "testsuite", name=words.clean(verdict.service))
+    properties = SubElement(suite, "properties")
+    for name, value in (("run_id", verdict.run_id), ("result", verdict.result)):
+        SubElement(properties, "property", name=name, value=words.clean(value))
+    for row in verdict.rows:
+        _objective(suite, row)
+    for check in verdict.validity:
+        _check(suite, check, verdict.result)
+    if verdict.result is not Result.PASS and not _red(suite):
+        _case(suite, "verdict", "verdict", verdict.result, verdict.sentence, "")
+    for element in (suite, suites):
+        element.set("tests", str(len(suite.findall("testcase"))))
+        for kind in ("failure", "error"):
+            element.set(f"{kind}s", str(len(suite.findall(f"testcase/{kind}"))))
+        element.set("skipped", "0")
+    indent(suites)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(suites, encoding="unicode") + "\n"
+
+
+def _red(suite: Element) -> bool:
+    return any(suite.findall(f"testcase/{kind}") for kind in ("failure", "error"))
+
+
+def _objective(suite: Element, row: Row) -> None:
+    line = words.line(row)
+    said = [
+        f"outcome: {line.outcome}{' (warn: it does not decide the verdict)' if line.warn else ''}",
+        f"measured: {line.measured}",
+        f"interval: {line.interval}",
+        f"limit: {line.limit}",
+        f"n: {line.n}",
+        f"why: {line.why}",
+        f"next: {line.next_step}",
+    ]
+    outcome = Result.PASS if line.warn else line.outcome
+    name = f"{line.objective} {line.limit} ({line.scenario})"
+    _case(suite, "objective", name, outcome, line.why, "\n".join(said))
+
+
+def _check(suite: Element, check: Check, result: Result) -> None:
+    # A check may void metrics that nothing gates on: then the verdict is still a PASS.
+    void = check.outcome == "void" and result is not Result.PASS
+    said = [f"outcome: {check.outcome}", f"measured: {check.measured}", f"allowed: {check.limit}"]
+    said += [f"why: {check.why}"] + ([f"voids: {words.voids(check)}"] if void else [])
+    outcome = Result.INVALID if void else Result.PASS
+    text = "\n".join(words.clean(line) for line in said)
+    _case(suite, "validity", check.check, outcome, check.why, text)
+
+
+def _case(suite: Element, kind: str, name: str, outcome: Result, message: str, text: str) -> None:
+    case = SubElement(suite, "testcase", classname=f"tailgate.{kind}", name=words.clean(name))
+    if outcome is Result.PASS:
+        SubElement(case, "system-out").text = text
+        return
+    tag = "failure" if outcome is Result.FAIL else "error"
+    found = SubElement(case, tag, type=outcome, message=words.clean(message))
+    found.text = text

@@ -1,0 +1,55 @@
+"""The commands that make and judge a run again."""
+
+import re
+import shlex
+from collections.abc import Mapping
+
+from slo.rundir import Run
+
+
+def commands(run: Run) -> tuple[str, str]:
+    """`slo run` with this run's load, and `slo check` of its directory."""
+    words = ["slo", "run", "--target", address(run)]
+    if run.model:
+        words += ["--model", run.model]
+    words += ["--rate", f"{run.rate_per_s:g}/s", "--duration", f"{run.duration_s:g}s"]
+    words += ["--warmup", f"{run.warmup_s:g}s", "--arrival", run.arrival]
+    if run.mix:
+        words += ["--mix", ",".join(f"{name}={part:g}" for name, part in run.mix.items())]
+    for key in ("max_tokens", "temperature", "top_p"):
+        value = run.sampling.get(key)
+        if value is not None:
+            words += [f"--{key.replace('_', '-')}", f"{value:g}"]
+    words += ["--seed", str(run.seed), "--timeout", f"{run.timeout_s:g}s"]
+    words += ["--max-in-flight", str(run.max_in_flight)]
+    if len(run.workers) > 1:
+        words += ["--workers", str(len(run.workers))]
+    words += ["--slo", "slo.yaml"]
+    return shlex.join(words), shlex.join(["slo", "check", f"runs/{run.id}", "--slo", "slo.yaml"])
+
+
+def address(run: Run) -> str:
+    """The target's URL without a password, if it holds one."""
+    return re.sub(r"(?<=//)[^/@]*@", "***@", run.target_url)
+
+
+def flat(values: Mapping[str, object], prefix: str = "") -> list[tuple[str, str]]:
+    """Nested JSON as rows of a table: ("flags.attention", "sdpa")."""
+    rows: list[tuple[str, str]] = []
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping) and value:
+            rows += flat(value, f"{name}.")
+        elif isinstance(value, list | tuple):
+            rows.append((name, ", ".join(str(item) for item in value) or "none"))
+        else:
+            rows.append((name, _plain(value)))
+    return rows
+
+
+def _plain(value: object) -> str:
+    if value is None or value == {}:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)

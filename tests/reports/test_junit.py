@@ -1,0 +1,75 @@
+"""The verdict as JUnit XML: a CI system must be red exactly when the exit code is not 0."""
+
+from dataclasses import replace
+from xml.etree.ElementTree import Element, fromstring
+
+import pytest
+
+from reports import junit
+from slo.verdict import Check, Result
+from tests.reports import samples
+
+
+def suite(sample: samples.Sample) -> Element:
+    text = junit.render(sample[0])
+    root = fromstring(text.encode("utf-8"))
+    assert root.tag == "testsuites"
+    found = root.find("testsuite")
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", samples.SAMPLES)
+def test_the_file_has_the_form_that_ci_systems_read(name: str) -> None:
+    found = suite(samples.SAMPLES[name])
+    cases = found.findall("testcase")
+    assert int(found.get("tests", "")) == len(cases)
+    assert int(found.get("failures", "")) == len(found.findall("testcase/failure"))
+    assert int(found.get("errors", "")) == len(found.findall("testcase/error"))
+    assert not found.findall("testcase/skipped")
+    for case in cases:
+        assert case.get("name")
+        assert case.get("classname", "").startswith("tailgate.")
+        assert [child.tag for child in case] in (["failure"], ["error"], ["system-out"])
+
+
+@pytest.mark.parametrize("name", samples.SAMPLES)
+def test_it_is_red_exactly_when_the_exit_code_is_not_0(name: str) -> None:
+    found = suite(samples.SAMPLES[name])
+    red = bool(found.findall("testcase/failure") + found.findall("testcase/error"))
+    assert red == (samples.SAMPLES[name][0].exit_code != 0)
+
+
+def test_there_is_a_case_for_each_objective_and_each_check() -> None:
+    verdict = samples.FAIL[0]
+    cases = suite(samples.FAIL).findall("testcase")
+    assert len(cases) == len(verdict.rows) + len(verdict.validity)
+    assert [case.find("failure") is not None for case in cases[:5]] == [True, True] + [False] * 3
+    assert "INCONCLUSIVE (warn" in (cases[3].findtext("system-out") or "")
+
+
+def test_inconclusive_and_invalid_are_errors_and_never_skipped() -> None:
+    errors = suite(samples.INCONCLUSIVE).findall("testcase/error")
+    assert [error.get("type") for error in errors] == ["INCONCLUSIVE"] * 2
+    errors = suite(samples.INVALID).findall("testcase/error")
+    assert [error.get("type") for error in errors] == ["INVALID"] * 4
+
+
+def test_a_check_that_voids_only_ungated_metrics_leaves_a_pass_green() -> None:
+    verdict, summary, run = samples.PASS
+    voided = Check("token counts", "4 differ", "equal", "void", "They differ.", ("tpot",))
+    found = suite((replace(verdict, validity=(voided,)), summary, run))
+    assert not found.findall("testcase/error")
+
+
+def test_a_verdict_with_no_lines_is_still_red() -> None:
+    verdict = replace(samples.NO_DATA[0], result=Result.INCONCLUSIVE)
+    error = suite((verdict, *samples.NO_DATA[1:])).find("testcase/error")
+    assert error is not None
+    assert error.get("message") == "No request was judged."
+
+
+def test_characters_illegal_in_xml_are_replaced() -> None:
+    text = junit.render(samples.HOSTILE_SAMPLE[0])
+    assert not set(text) & set("\x00\x1b\ud800")
+    assert "算错了" in text
