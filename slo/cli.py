@@ -120,7 +120,11 @@ def run(
     store_answers: o.StoreAnswers = False,
     force: o.Force = False,
 ) -> int:
-    """Send a load to a target and leave a run directory: its path is the last line."""
+    """Load a target; the run's directory is the last line.
+
+    Options that are not given come from the load: of --slo, then from the defaults named here.
+    Ctrl-C ends the run early: open requests get a short time, and what was measured is kept.
+    """
     objectives = slofile.load_slo(slo) if slo else None
     asked = Load(rate, arrival, duration, warmup, mix, input_class, max_tokens)
     load = drive.Load(
@@ -159,7 +163,10 @@ def check(
     markdown: Annotated[Path | None, _file("--markdown", "Also write Markdown here.")] = None,
     html: Annotated[Path | None, _file("--html", "Also write the HTML report here.")] = None,
 ) -> int:
-    """Judge a run; verdict.json and the reports go into its directory."""
+    """Judge a run; the exit code is the verdict's.
+
+    verdict.json, report.html, report.md and junit.xml go into the run's directory.
+    """
     objectives = slofile.load_slo(slo)
     copies = {rundir.VERDICT: json, JUNIT: junit, MARKDOWN: markdown, HTML: html}
     return _judged(_existing(run), objectives, copies)
@@ -167,7 +174,7 @@ def check(
 
 @app.command()
 def report(run: RunDirectory) -> int:
-    """Draw report.html again, from the verdict.json that the directory holds."""
+    """Draw the reports of a judged run again."""
     directory = _existing(run)
     verdict = verdict_file.read_verdict(directory)
     _draw(directory, verdict, summarise.summarise(directory))
@@ -179,7 +186,7 @@ def report(run: RunDirectory) -> int:
 def validate(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="slo.yaml files.")],
 ) -> int:
-    """Check slo.yaml files: all mistakes with their places, or what was understood."""
+    """Name all mistakes in slo.yaml files, or what they ask."""
     code = 0
     for path in files:
         try:
@@ -198,7 +205,7 @@ def demo_(
     out: o.Out = None,
     duration: o.Duration = None,
 ) -> int:
-    """Start a tiny target, load it, judge it, and say where the report lies."""
+    """Serve a tiny model here, load it and judge it."""
     if engine not in demo.NEEDS:
         raise UsageError(f"--engine: {engine!r} is not known; allowed: {', '.join(demo.NEEDS)}")
     demo.require_extras(engine)

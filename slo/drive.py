@@ -2,7 +2,9 @@
 
 import importlib.util
 import math
+import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -95,7 +97,7 @@ def arguments(load: Load, directory: Path) -> list[str]:
 
 def default_directory(load: Load, now: datetime) -> Path:
     """Where a run lies that was given no --out: under the working directory, sorted by time."""
-    what = load.label or "-".join(load.mix or ("load",))
+    what = re.sub(r"[^\w.-]+", "-", load.label or "-".join(load.mix or ())).strip("-") or "load"
     rate = f"{load.rate_per_s:.4g}"
     return Path("runs") / f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{what}-{rate}qps"
 
@@ -156,6 +158,11 @@ def _drive(
     assert spec.submodule_search_locations is not None
     locustfile = Path(spec.submodule_search_locations[0]) / "locustfile.py"
     argv = [sys.executable, "-m", "locust", "-f", str(locustfile), "--headless", "--only-summary"]
+    if load.workers > 1:
+        # On its own port, so that two runs on one host do not meet; on no other host's side.
+        port = _free_port()
+        argv += ["--master-bind-host=127.0.0.1", f"--master-bind-port={port}"]
+        argv += ["--master-host=127.0.0.1", f"--master-port={port}"]
     path = directory / LOG
     with (
         path.open("wb") as log,
@@ -167,6 +174,12 @@ def _drive(
     if code in (EXIT_COMPLETE, EXIT_INCOMPLETE, EXIT_INTERRUPTED):
         return code
     raise _last_words(path, code)
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
 
 
 def _watch(

@@ -1,6 +1,7 @@
 """The GPU sidecar beside a run: on this machine, on another, or not at all."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import time
 from pathlib import Path
 
 from slo import rundir, sidecar, target_probe
+from tests.cli.processes import children_of, is_running
 
 
 def lines(directory: Path) -> list[dict[str, object]]:
@@ -35,8 +37,12 @@ def test_a_local_sidecar_says_what_it_found_and_leaves_no_empty_log(tmp_path: Pa
 def test_a_sidecar_that_cannot_write_is_said_and_the_run_goes_on(tmp_path: Path) -> None:
     said: list[str] = []
     (tmp_path / rundir.GPU).mkdir()
+    before = children_of(os.getpid())
     with sidecar.beside("local", tmp_path, said.append):
-        time.sleep(1.5)
+        deadline = time.monotonic() + 20
+        while any(map(is_running, children_of(os.getpid()) - before)):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
     [told] = said
     assert told.startswith("the GPU was not measured: the sidecar ended with ")
 
