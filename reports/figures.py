@@ -207,7 +207,7 @@ def _gpu(panels: list[Axes], gpu: GpuView, step: int) -> None:
             seen = seen or any(value is not None for value in raw)
             y = [None if value is None else value * scale for value in raw]
             colour = charts.SERIES[index % len(charts.SERIES)]
-            label = f"GPU {index}" if 1 < len(indices) <= 4 else None
+            label = f"{index}" if 1 < len(indices) <= 4 else None
             x = [sample.at_s for sample in mine]
             charts.line(ax, x, charts.numbers(y), color=colour, label=label, markersize=1.5)
         charts.title(ax, name if seen else f"{name}: not measured", legend=field == "util_pct")

@@ -41,9 +41,12 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chro
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("reports")
-    paths = {name: folder / f"{name.replace(' ', '-')}.html" for name in samples.SAMPLES}
-    for name, path in paths.items():
-        path.write_text(html.render(*samples.SAMPLES[name]), encoding="utf-8")
+    verdict, summary, run = samples.PASS
+    four = (verdict, replace(summary, gpu=samples.gpu(270, 4)), run)
+    paths = {}
+    for name, sample in {**samples.SAMPLES, "four gpus": four}.items():
+        paths[name] = folder / f"{name.replace(' ', '-')}.html"
+        paths[name].write_text(html.render(*sample), encoding="utf-8")
     return paths
 
 
@@ -86,13 +89,19 @@ def test_a_script_would_not_run_even_if_one_got_in(
     )
 
 
+@pytest.mark.parametrize("name", ["fail", "inconclusive", "four gpus"])
 @pytest.mark.parametrize(
     ("width", "shown", "hidden"), [(1280, "wide", "narrow"), (360, "narrow", "wide")]
 )
 def test_each_width_has_its_own_figures_and_their_labels_do_not_overlap(
-    browser: webdriver.Chrome, pages: dict[str, Path], width: int, shown: str, hidden: str
+    browser: webdriver.Chrome,
+    pages: dict[str, Path],
+    name: str,
+    width: int,
+    shown: str,
+    hidden: str,
 ) -> None:
-    visit(browser, pages["fail"], width)
+    visit(browser, pages[name], width)
     assert all(e.is_displayed() for e in browser.find_elements(By.CSS_SELECTOR, f".chart .{shown}"))
     assert not any(
         e.is_displayed() for e in browser.find_elements(By.CSS_SELECTOR, f".chart .{hidden}")
