@@ -86,7 +86,7 @@ def arguments() -> argparse.ArgumentParser:
 
 
 def main() -> int:
-    """Exit status: 0 after a drain, 2 for usage or where it could not start."""
+    """Exit status: 0 after a drain, 2 for usage or where it could not start, 130 for Ctrl-C."""
     args = arguments().parse_args()
     try:
         if args.command == "tiny-model":
@@ -104,6 +104,8 @@ def main() -> int:
         install = f"pip install 'tailgate[{EXTRAS[package]}]'"
         sys.stderr.write(f"target: {package} is not installed; {install}\n")
         return 2
+    except KeyboardInterrupt:  # while it was loading
+        return 130
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """POST /generate and /generate_stream, as the source articles' own server has them."""
 
-import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
@@ -11,7 +10,7 @@ from target.engines import Params
 from target.openai_bodies import GenerateBody
 from target.openai_routes import milliseconds
 from target.service import Ask, Ending, Prompt, Service, answer
-from target.streaming import EventStream, until_gone
+from target.streaming import Stream, compact, line, until_gone
 
 DEFAULT_MAX_TOKENS = 2048
 TOP_P = 0.95
@@ -42,14 +41,14 @@ async def lines(service: Service, ask: Ask) -> AsyncGenerator[bytes, None]:
     """One JSON object a line: {"response": new text}, and at last why it ended."""
     async with aclosing(answer(service, ask)) as parts:
         async for part in parts:
-            line: dict[str, object] = {}
+            data: dict[str, object] = {}
             if isinstance(part, Ending):
-                line["finish_reason"] = part.finish
-                line["output_tokens"] = part.output_tokens
-                line["timings"] = milliseconds(part.timings)
+                data["finish_reason"] = part.finish
+                data["output_tokens"] = part.output_tokens
+                data["timings"] = milliseconds(part.timings)
             else:
-                line["response"] = "".join(piece.text for piece in part)
-            yield json.dumps(line, ensure_ascii=False).encode() + b"\n"
+                data["response"] = "".join(piece.text for piece in part)
+            yield line(compact(data))
 
 
 def router(service: Service) -> APIRouter:
@@ -63,7 +62,6 @@ def router(service: Service) -> APIRouter:
 
     @routes.post("/generate_stream")
     async def generate_stream(body: GenerateBody) -> Response:
-        events = lines(service, ask_generate(service, body))
-        return EventStream(events, media_type="application/x-ndjson")
+        return Stream(lines(service, ask_generate(service, body)), "application/x-ndjson", line)
 
     return routes

@@ -1,6 +1,5 @@
 """POST /v1/chat/completions and /v1/completions, streamed and not."""
 
-import json
 import time
 import uuid
 from collections.abc import AsyncGenerator
@@ -14,7 +13,7 @@ from target.engines import Params, Timings
 from target.errors import ApiError
 from target.openai_bodies import ChatBody, CompletionBody
 from target.service import Ask, Ending, Prompt, Service, answer
-from target.streaming import DONE, EventStream, event, until_gone
+from target.streaming import DONE, Stream, compact, event, until_gone
 from target.visible_text import Piece
 
 
@@ -42,7 +41,7 @@ class Form:
 
     def template(self, key: str) -> tuple[bytes, bytes]:
         """What stands before and after the text in each event: most of the cost of a token."""
-        before, after = event(self.chunk({key: "\0"})).split(b'"\\u0000"')
+        before, after = event(compact(self.chunk({key: "\0"}))).split(b'"\\u0000"')
         return before, after
 
 
@@ -56,18 +55,18 @@ async def events(
         async for part in parts:
             if not opened:
                 opened = True
-                yield event(form.chunk({"role": "assistant", "content": ""}))
+                yield event(compact(form.chunk({"role": "assistant", "content": ""})))
             if isinstance(part, Ending):
                 timings = {"timings": milliseconds(part.timings)}
                 last = form.chunk({}, part.finish)
                 if usage:
-                    yield event(last)
+                    yield event(compact(last))
                     last = {**form.head(chunk=True), "choices": [], "usage": used(part)}
-                yield event({**last, **timings})
+                yield event(compact({**last, **timings}))
                 continue
             for piece in part:
                 before, after = around[key_of(piece, ask)]
-                yield before + json.dumps(piece.text, ensure_ascii=False).encode() + after
+                yield before + compact(piece.text) + after
     yield DONE
 
 
@@ -182,7 +181,7 @@ async def respond(
     )
     if body.stream:
         usage = body.stream_options is not None and body.stream_options.include_usage
-        return EventStream(events(form, service, ask, usage))
+        return Stream(events(form, service, ask, usage))
     gone = Response(status_code=499)
     return await until_gone(request.receive, whole(form, service, ask)) or gone
 

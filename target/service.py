@@ -107,7 +107,8 @@ async def compute(
             last = step.at_s
             metrics.output_tokens.inc(len(step.tokens))
             for token in step.tokens:
-                pieces.extend(reader.read(token))
+                if not reader.stopped:
+                    pieces.extend(reader.read(token))
             finish = "stop" if reader.stopped else step.finish or finish
             if step.finish:
                 pieces.extend(reader.rest())
@@ -135,7 +136,7 @@ def limited(ask: Ask, prompt_tokens: int, context: int) -> Params:
             400,
             f"the context is {context} tokens, but {prompt_tokens + asked} were asked for: "
             f"{prompt_tokens} in the prompt and {asked} for the answer",
-            "messages" if left < 1 else "max_tokens",
+            None if ask.max_tokens is None else "max_tokens",
             "context_length_exceeded",
         )
     if ask.params.min_tokens > wanted:

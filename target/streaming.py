@@ -1,8 +1,9 @@
-"""Server-sent events, and work that ends when its client goes away."""
+"""Streams of bytes that are sent as they come, and work that ends when its client goes away."""
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Coroutine
+import logging
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
 from typing import TypeVar
 
@@ -15,11 +16,19 @@ T = TypeVar("T")
 DONE = b"data: [DONE]\n\n"
 
 
-def event(data: object) -> bytes:
-    """One event."""
-    return (
-        b"data: " + json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
-    )
+def compact(data: object) -> bytes:
+    """JSON text without spaces, in UTF-8."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def event(data: bytes) -> bytes:
+    """JSON text as one server-sent event."""
+    return b"data: " + data + b"\n\n"
+
+
+def line(data: bytes) -> bytes:
+    """JSON text as one line of newline-delimited JSON."""
+    return data + b"\n"
 
 
 async def until_gone(receive: Receive, work: Coroutine[None, None, T]) -> T | None:
@@ -46,29 +55,31 @@ async def until_gone(receive: Receive, work: Coroutine[None, None, T]) -> T | No
             await asyncio.wait((task,))
 
 
-class EventStream(Response):
-    """Sends `events` as they come. The status waits for the first, so that a refusal has its own.
+class Stream(Response):
+    """Sends `parts` as they come. The status waits for the first, so that a refusal has its own.
 
-    An error after that is an event with the error object, and then there is no `[DONE]`.
+    An error after that is one more part, with the error object, and then there is no `[DONE]`.
     """
 
     def __init__(
         self,
-        events: AsyncGenerator[bytes, None],
+        parts: AsyncGenerator[bytes, None],
         media_type: str = "text/event-stream",
+        frame: Callable[[bytes], bytes] = event,
     ) -> None:
         super().__init__(None, media_type=media_type, headers={"Cache-Control": "no-cache"})
         del self.headers["content-length"]
-        self.events = events
+        self.parts = parts
+        self.frame = frame
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await until_gone(receive, self._pump(send))
 
     async def _pump(self, send: Send) -> None:
         started = False
-        async with aclosing(self.events) as events:
+        async with aclosing(self.parts) as parts:
             try:
-                async for data in events:
+                async for data in parts:
                     if not started:
                         started = True
                         start = {"type": "http.response.start", "status": self.status_code}
@@ -77,7 +88,7 @@ class EventStream(Response):
             except Exception as error:
                 if not started:
                     raise
-                data = bytes(errors.as_answer(error).body)
-                data = b"data: " + data + b"\n\n"
+                logging.getLogger(__name__).error("a stream broke off", exc_info=error)
+                data = self.frame(bytes(errors.as_answer(error).body))
                 await send({"type": "http.response.body", "body": data, "more_body": True})
         await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -1,8 +1,10 @@
 """Real inference: the plain engine over the tiny model."""
 
 import json
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -20,12 +22,16 @@ from tests.target.test_sim_engine import cpu_s
 GREEDY = Params(40, temperature=0.0)
 
 
-@pytest.fixture(scope="module")
-def model(tiny_cache: str) -> Model:
+DEVICES = ("cpu", "cuda") if Path("/dev/nvidiactl").exists() else ("cpu",)
+
+
+@pytest.fixture(scope="module", params=DEVICES)
+def model(tiny_cache: str, request: pytest.FixtureRequest) -> Model:
     from transformers import AutoModelForCausalLM
 
     network = AutoModelForCausalLM.from_pretrained(tiny_model(), dtype="float32")
-    return Model(network, cache_key(network), "cpu", (1,), 99)
+    device: str = request.param
+    return Model(network.to(device), cache_key(network), device, (1,), 99)
 
 
 def tokens(model: Model, prompt: list[int], params: Params) -> list[int]:
@@ -40,7 +46,11 @@ def test_greedy_decoding_gives_what_transformers_generate_gives(model: Model) ->
 
     prompt = list(range(20, 60))
     known = model.network.generate(
-        torch.tensor([prompt]), max_new_tokens=40, do_sample=False, temperature=None, top_p=None
+        torch.tensor([prompt], device=model.device),
+        max_new_tokens=40,
+        do_sample=False,
+        temperature=None,
+        top_p=None,
     )
     assert tokens(model, prompt, GREEDY) == known[0, len(prompt) :].tolist()
 
@@ -131,13 +141,13 @@ def test_a_seed_fixes_the_answer(tiny: str) -> None:
 
 
 def test_one_request_is_computed_at_a_time(tiny: str) -> None:
+    start = time.monotonic()
     with ThreadPoolExecutor(3) as pool:
         jobs = [pool.submit(chat, tiny, max_tokens=150) for _ in range(3)]
         stages = [job.result().json()["timings"] for job in jobs]
-    waited = sorted(stage["queue_ms"] for stage in stages)
-    shortest = min(stage["prefill_ms"] + stage["decode_ms"] for stage in stages)
-    assert waited[0] < shortest <= waited[1]
-    assert waited[1] + shortest <= waited[2] + 5
+    wall_ms = (time.monotonic() - start) * 1000
+    assert sum(stage["prefill_ms"] + stage["decode_ms"] for stage in stages) < wall_ms
+    assert max(stage["queue_ms"] for stage in stages) > 20
 
 
 def test_info_names_the_packages_that_decide_speed(tiny: str) -> None:
@@ -186,6 +196,19 @@ def test_a_model_that_is_not_there_is_one_line(tmp_path: Any) -> None:
     _, line = str(caught.value).split("\n", 1)
     assert line.startswith(f"target: --model {tmp_path}: ")
     assert len(line.splitlines()) == 1
+
+
+def test_a_character_waits_for_all_its_tokens(tiny_cache: str) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model())
+    text = "a🙂b"
+    ids = tokenizer.encode(text, add_special_tokens=False)
+    assert len(ids) > len(text)
+    decode_one = vocabulary_of(tokenizer).decoder()
+    shown = [decode_one(token) for token in ids]
+    assert "".join(shown) == text
+    assert [part for part in shown if part] == list(text)
 
 
 def test_a_chat_template_without_reasoning_in_it_closes_it(tiny_cache: str) -> None:
