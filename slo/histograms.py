@@ -14,6 +14,7 @@ from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -148,8 +149,8 @@ def _groups(
     keys: Ints, counts: Ints, scenarios: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, int], Counts]]:
     groups = keys >> _BUCKET_BITS
-    starts = np.flatnonzero(np.diff(groups, prepend=-1))
-    for start, end in zip(starts, np.append(starts[1:], len(keys)), strict=True):
+    edges = np.flatnonzero(np.diff(groups, prepend=-1, append=-1))
+    for start, end in pairwise(edges):
         group = int(groups[start])
         metric = METRICS[group & (1 << _METRIC_BITS) - 1]
         scenario = scenarios[group >> _METRIC_BITS & (1 << _SCENARIO_BITS) - 1]

@@ -141,7 +141,8 @@ def _sentence(
         return f"PASS: {_of(len(gating), len(gating))} met {at}."
     line = decisive[0]
     value = line.censored if line.measured is None else show(line.measured, line.unit)
-    shown = f"{label(line.objective, line.scenario)} is {value or 'not measured'}, asked is {line.limit}"
+    name = label(line.objective, line.scenario)
+    shown = f"{name} is {value or 'not measured'}, asked is {line.limit}"
     if result is Result.FAIL:
         return f"FAIL: {_of(len(decisive), len(gating))} missed {at}: {shown}."
     undecided = _of(len(decisive), len(gating))

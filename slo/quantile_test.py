@@ -66,8 +66,9 @@ class Thresholds:
 class Decision:
     """What the requests prove of one objective, before several are seen together (`holm`).
 
-    `over` of `n` were over the limit at most, worth `independent` requests; `p_missed` is the chance of so many if the limit is
-    met; `more` is how many further requests would decide at the share seen, None if none would.
+    `over` of `n` values were over the limit at most; they are worth `independent` requests.
+    `p_missed` is the chance of so many if the limit is met; `more` is how many further requests
+    would decide at the share seen, None if none would.
     """
 
     outcome: Result

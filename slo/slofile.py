@@ -10,7 +10,9 @@ from pydantic_core import ErrorDetails
 
 from slo.objectives import Limits, Load, Objective, Slo, confidence_of, limit_of
 from slo.quantities import duration_s, rate_per_s, share
-from slo.slo_schema import KEYS, LoadText, ObjectiveText, SloText, ValidityText
+from slo.slo_schema import KEYS, LoadText, ObjectiveText, SloText, ValidityText, json_schema
+
+__all__ = ["Slo", "SloFileError", "json_schema", "load_slo", "parse_slo"]
 
 _MOST_BYTES = 1_000_000
 _NOT_YET_KEYS = {

@@ -137,7 +137,7 @@ def _open_at_end(numbers: dict[str, Floats], count: int) -> NDArray[np.int64]:
     ended = np.sort(ended[np.isfinite(sent) & np.isfinite(ended)])
     sent = np.sort(sent[np.isfinite(sent)])
     ends = np.arange(1, count + 1)
-    return np.searchsorted(sent, ends) - np.searchsorted(ended, ends)
+    return np.searchsorted(sent, ends) - np.searchsorted(ended, ends, side="right")
 
 
 def _failures(measured: Measurements) -> Iterator[FailureKind]:

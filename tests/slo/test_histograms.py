@@ -120,6 +120,10 @@ def test_a_value_lies_in_the_second_in_which_its_request_was_due(tmp_path: Path)
     assert intervals["math.itl", 0].total == 4 * 4
 
 
+def test_a_run_without_records_has_an_empty_log(tmp_path: Path) -> None:
+    assert read_hlog(make_run(tmp_path / "run", []) / LATENCY) == {}
+
+
 def test_a_dropped_request_is_no_failure_of_the_server(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [0.1] * 10, failures={3: Failure.DROPPED})
     assert not [tag for tag, _ in read_hlog(run / LATENCY) if tag.endswith(".failed")]

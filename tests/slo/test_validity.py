@@ -1,0 +1,246 @@
+"""Every validity check can void a run: a good one holds them all, each spoilt one fails one."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from slo import load_checks, validity
+from slo.evidence import Schedule, read_evidence
+from slo.judge import judge
+from slo.objectives import Load
+from slo.record import Arrival, Failure
+from slo.rundir import (
+    Stopped,
+    WorkerInfo,
+    read_run,
+    read_schedule,
+    write_run,
+    write_schedule,
+)
+from slo.slofile import parse_slo
+from slo.verdict import Check, Result
+from tests.slo import spoil
+from tests.slo.make_run import make_run
+
+SLO = parse_slo("""\
+version: 1
+service: tiny
+load: {rate: 10/s, arrival: constant, duration: 20s, warmup: 2s, mix: {math: 1},
+       input_class: 128, max_tokens: 64}
+objectives:
+  - {metric: ttft, percentile: 95, max: 420ms}
+""")
+N = 200
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return make_run(tmp_path / "run", [0.1] * N, warmup=20)
+
+
+def voided(directory: Path) -> dict[str, Check]:
+    verdict = judge(directory, SLO)
+    found = {check.check: check for check in verdict.validity if check.outcome == "void"}
+    assert (verdict.result is Result.INVALID) == bool(found)
+    return found
+
+
+def test_a_good_run_holds_every_check(run: Path) -> None:
+    verdict = judge(run, SLO)
+    assert verdict.result is Result.PASS
+    assert {check.outcome for check in verdict.validity} == {"ok"}
+    assert [check.check for check in verdict.validity] == [
+        "files", "finished", "counts", "schedule", "workers", "arrivals", "histograms", "dropped",
+        "judged", "load", "achieved rate", "lateness", "clocks", "timeout", "token counts",
+        "target",
+    ]  # fmt: skip
+    assert all(check.measured and check.limit and check.why for check in verdict.validity)
+
+
+WORKER = WorkerInfo(0, "local", 0, 0, records=N + 20)
+
+
+def _late(directory: Path) -> None:
+    """Send all 0.4 s after due, and answer 0.4 s later than before."""
+    make_run(directory, [0.5] * N, warmup=20, late_s=0.4)
+
+
+@pytest.mark.parametrize(
+    ("one", "check", "says"),
+    [
+        (spoil.cut("requests.jsonl"), "files", "requests.jsonl:220"),
+        (spoil.in_run(finished=False), "finished", "neither finished nor why"),
+        (spoil.counts(completed=7), "counts", "7 completed + 0 failed + 0 dropped"),
+        (spoil.counts(completed=219, failed=1), "counts", "220 completed in requests.jsonl, 219"),
+        (spoil.lines("schedule.csv", lambda rows: rows[:-1]), "schedule", "219 rows"),
+        (
+            spoil.lines("schedule.csv", lambda rows: [*rows[:-1], rows[-2]]),
+            "schedule",
+            "A seq stands twice in schedule.csv",
+        ),
+        (
+            spoil.lines("requests.jsonl", lambda rows: [*rows[:-1], rows[-2]]),
+            "schedule",
+            "A seq stands twice in requests.jsonl",
+        ),
+        (
+            spoil.lines("schedule.csv", lambda r: [*r[:-1], r[-1].replace("219,21.9", "319,21.9")]),
+            "schedule",
+            "requests.jsonl has seq 219, schedule.csv has not",
+        ),
+        (
+            spoil.lines("schedule.csv", lambda r: [*r[:-1], r[-1].replace("21.9,", "21.95,")]),
+            "schedule",
+            "seq 219 was not due when",
+        ),
+        (spoil.in_run(workers=(WORKER, WorkerInfo(1, "b", 0, 0))), "workers", "b never reported"),
+        (spoil.in_run(workers=(replace(WORKER, records=9),)), "workers", "reported 9 records"),
+        (spoil.in_run(workers=(replace(WORKER, index=1),)), "workers", "Worker 0 reported 0"),
+        (spoil.in_run(arrival="poisson"), "arrivals", "more evenly than Poisson"),
+        (
+            spoil.lines("latency.hlog", lambda rows: [r for r in rows if ".ttft,9" not in r]),
+            "histograms",
+            "math.ttft has 210 values in latency.hlog, 220",
+        ),
+        (lambda d: make_run(d, [0.1] * N, warmup=20, failures={3: Failure.DROPPED}), "dropped", ""),
+        (lambda d: make_run(d, [], warmup=220), "judged", "No request was due"),
+        (spoil.in_run(rate_per_s=9.98), "load", "rate is 9.98/s, not 10/s"),
+        (spoil.in_run(duration_s=19.9), "load", "duration is 19.9 s, not 20.0 s"),
+        (spoil.in_run(mix={"math": 0.9, "code": 0.1}), "load", "mix is math=0.9, code=0.1"),
+        (_late, "lateness", "ttft p95: missed counted from due, but not from sent"),
+        (spoil.in_run(workers=(replace(WORKER, clock_bound_ns=10**8),)), "clocks", "100 ms only"),
+        (spoil.in_run(timeout_s=0.42), "timeout", "ttft p95 <= 420ms"),
+        (
+            spoil.target(lambda both: both["end"].update(model="other")),
+            "target",
+            "model was 'tiny'",
+        ),
+    ],
+)
+def test_each_check_can_void_a_run(run: Path, one: spoil.Spoil, check: str, says: str) -> None:
+    one(run)
+    found = voided(run)
+    assert check in found
+    assert says in found[check].why
+
+
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        (Load(arrival="poisson"), "arrival is constant, not poisson"),
+        (Load(warmup_s=5.0), "warmup is 2.00 s, not 5.00 s or more"),
+        (Load(input_class="512"), "input_class is 128, not 512"),
+        (Load(max_tokens=32), "max_tokens is 64, not 32"),
+        (Load(mix={"math": 0.5, "code": 0.5}), "mix is math=1, not math=0.5, code=0.5"),
+    ],
+)
+def test_another_load_is_named(run: Path, asked: Load, says: str) -> None:
+    evidence = read_evidence(run)
+    check = load_checks.load(evidence.run, evidence.measured, replace(SLO, load=asked))
+    assert (check.outcome, check.voids) == ("void", ("*",))
+    assert says in check.why
+
+
+def test_a_longer_run_than_asked_for_is_no_other_load(run: Path) -> None:
+    evidence = read_evidence(run)
+    asked = replace(SLO, load=Load(duration_s=10.0, warmup_s=1.0))
+    assert load_checks.load(evidence.run, evidence.measured, asked).outcome == "ok"
+
+
+def test_what_cannot_be_checked_says_so(run: Path) -> None:
+    (run / "target.json").unlink()
+    write_run(run, replace(read_run(run), workers=()))
+    verdict = judge(run, replace(SLO, load=Load()))
+    assert verdict.result is Result.PASS
+    open_ = {check.check for check in verdict.validity if check.outcome == "not checked"}
+    assert open_ == {"target", "workers", "clocks", "load"}
+
+
+def _schedule(due: list[float]) -> Schedule:
+    return Schedule(np.arange(float(len(due))), np.array(due), np.full(len(due), True))
+
+
+def _poisson(rate: float, end: float, seed: int) -> list[float]:
+    times, due, at = random.Random(seed), [], 0.0
+    while (at := at + times.expovariate(rate)) < end:
+        due.append(round(at, 6))
+    return due
+
+
+def test_true_poisson_streams_pass_whatever_their_seed(run: Path) -> None:
+    of = replace(read_run(run), arrival="poisson", rate_per_s=5.0)
+    outcomes = [
+        load_checks.arrivals(of, _schedule(_poisson(5, 60, seed)), (0.0, 60.0)).outcome
+        for seed in range(300)
+    ]
+    assert set(outcomes) == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("due", "says"),
+    [
+        (lambda: [i // 10 * 2.0 for i in range(300)], "in more bursts than Poisson"),
+        (lambda: [i / 5 for i in range(300)], "more evenly than Poisson"),
+        (lambda: _poisson(7, 60, 1), "of 300 expected arrivals were planned"),
+    ],
+)
+def test_streams_that_are_no_poisson_ones_are_seen(
+    run: Path, due: Callable[[], list[float]], says: str
+) -> None:
+    of = replace(read_run(run), arrival="poisson", rate_per_s=5.0)
+    check = load_checks.arrivals(of, _schedule(due()), (0.0, 60.0))
+    assert check.outcome == "void"
+    assert says in check.why
+
+
+def test_constant_arrivals_off_beat_are_seen(run: Path) -> None:
+    of = replace(read_run(run), rate_per_s=5.0)
+    due = [i / 5 + (0.01 if i == 40 else 0) for i in range(300)]
+    check = load_checks.arrivals(of, _schedule(due), (0.0, 60.0))
+    assert (check.outcome, check.why) == ("void", "Constant arrivals are 10.0 ms off beat.")
+
+
+def test_few_arrivals_are_too_few_to_tell_a_process(run: Path) -> None:
+    of = replace(read_run(run), arrival="poisson", rate_per_s=1.0)
+    check = load_checks.arrivals(of, _schedule(_poisson(1, 20, 4)), (0.0, 20.0))
+    assert check.outcome == "not checked"
+
+
+def test_a_stopped_run_is_held_to_what_was_due_before_the_stop(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run", [0.1] * 200)
+    planned = [
+        Arrival(i, i / 10, "measured", "math", "en", "128", f"math-{i}", 64, i) for i in range(400)
+    ]
+    write_schedule(run, planned)
+    spoil.counts(scheduled=400, not_started=200)(run)
+    spoil.in_run(duration_s=40.0, finished=False, stopped=Stopped(20.0, "enough"))(run)
+    assert len(list(read_schedule(run))) == 400
+    verdict = judge(run, parse_slo(
+        "version: 1\nservice: s\nobjectives: [{metric: ttft, percentile: 95, max: 420ms}]"
+    ))  # fmt: skip
+    assert verdict.result is Result.PASS
+    assert {check.outcome for check in verdict.validity} == {"ok", "not checked"}
+
+
+def test_lateness_within_its_limit_turns_nothing() -> None:
+    assert load_checks.lateness(0.02, 0.021, ()).outcome == "ok"
+    late = load_checks.lateness(0.022, 0.021, ())
+    assert (late.outcome, late.voids) == ("ok", ())
+    assert "stands all the same" in late.why
+    assert load_checks.lateness(0.022, 0.021, ["ttft p95"]).voids == ("ttft p95",)
+    assert load_checks.lateness(None, 0.021, ()).outcome == "not checked"
+
+
+def test_token_counts_below_the_chunks_of_text_are_in_doubt(run: Path) -> None:
+    fewer = spoil.lines(
+        "requests.jsonl",
+        lambda rows: [row.replace('"output_tokens":10', '"output_tokens":3') for row in rows],
+    )
+    fewer(run)
+    check = validity.tokens(read_evidence(run).measured)
+    assert (check.outcome, check.measured) == ("void", "200 of 200")
+    assert check.voids == ("tpot", "output_tokens_per_s")
