@@ -124,7 +124,8 @@ def over_time(summary: Summary, verdict: Verdict, run: Run, *, narrow: bool) -> 
                 ax.axvspan(0, run.warmup_s, color=charts.SHADE, lw=0, zorder=0)
             if run.stopped is not None:
                 ax.axvline(run.stopped.at_s, color=charts.INK, lw=1, ls=(0, (1, 1)))
-        panels[-1].xaxis.set_major_locator(MaxNLocator(integer=True, nbins=5 if narrow else 9))
+        whole = MaxNLocator(integer=True, nbins=5 if narrow else 10, steps=[1, 2, 3, 5, 6, 10])
+        panels[-1].xaxis.set_major_locator(whole)
         panels[-1].set_xlabel("seconds since the run's start")
         figure.align_ylabels(panels)
         return charts.to_svg(figure, "Latency, rate and GPU over the run's time")
@@ -152,7 +153,7 @@ def _latency(
         top = max([top, *(value for value in y if value is not None)])
         charts.line(ax, x, charts.numbers(y), color=colour, ls=dashes, label=name.upper())
     if limit is not None and limit < 3 * top:
-        ax.axhline(limit, color=charts.RED, lw=1.2, ls=(0, (4, 2)), label="limit")
+        ax.axhline(limit, color=charts.INK, lw=1.0, ls=(0, (4, 2)), label="limit")
     charts.title(ax, metric.upper())
     charts.from_zero(ax, charts.tick_s)
 

@@ -21,6 +21,7 @@ MEANING = {
     Result.INCONCLUSIVE: "Neither is shown: that all objectives are met, or that one is missed.",
     Result.INVALID: "This run cannot be judged; its numbers are not evidence.",
 }
+_FIRST = ("void", "not checked", "ok")  # what needs a look stands first
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class Objective:
 
     line: words.Line
     drawing: Drawing | None
+    as_above: bool  # the reason is that of the row before
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,11 @@ def render(verdict: Verdict, summary: Summary, run: Run) -> str:
     return _environment().get_template("report.html.j2").render(
         verdict=verdict,
         meaning=MEANING[verdict.result],
-        objectives=[Objective(words.line(row), draw(row)) for row in verdict.rows],
+        sentence=words.sentence(verdict),
+        objectives=list(_objectives(verdict)),
         confidence=words.confidence(verdict),
         validity=words.validity(verdict),
+        checks=sorted(verdict.validity, key=lambda check: _FIRST.index(check.outcome)),
         all_ok=bool(verdict.validity) and all(c.outcome == "ok" for c in verdict.validity),
         summary=summary,
         tiles=words.figures(summary),
@@ -94,6 +98,14 @@ def _environment() -> Environment:
     environment.filters["share"] = lambda value: show(value, "1")
     environment.globals["voids"] = words.voids
     return environment
+
+
+def _objectives(verdict: Verdict) -> Iterator[Objective]:
+    before: tuple[str, str] | None = None
+    for row in verdict.rows:
+        line = words.line(row)
+        yield Objective(line, draw(row), line.missed and (line.why, line.next_step) == before)
+        before = (line.why, line.next_step)
 
 
 def _figure(kind: str, verdict: Verdict, summary: Summary, run: Run) -> Figure | None:

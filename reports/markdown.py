@@ -21,7 +21,7 @@ def render(verdict: Verdict, summary: Summary, run: Run) -> str:
     """A verdict as one Markdown document."""
     parts = [
         f"## {SIGN[verdict.result]} {verdict.result}: {escape(verdict.service)}",
-        escape(verdict.sentence),
+        escape(words.sentence(verdict)),
         _objectives(verdict),
         _reasons(verdict),
         _validity(verdict),
@@ -69,11 +69,10 @@ def _objectives(verdict: Verdict) -> str:
 
 def _reasons(verdict: Verdict) -> str:
     said = []
-    for line in map(words.line, verdict.rows):
-        if line.missed:
-            said.append(f"- **{escape(f'{line.objective}, {line.scenario}')}**: {escape(line.why)}")
-            if line.next_step:
-                said.append(f"  <br>Next: {escape(line.next_step)}")
+    for names, line in words.reasons(verdict):
+        said.append(f"- **{escape(names)}**: {escape(line.why)}")
+        if line.next_step:
+            said.append(f"  <br>Next: {escape(line.next_step)}")
     return "\n".join(said)
 
 

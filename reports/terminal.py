@@ -27,7 +27,7 @@ def render(verdict: Verdict, summary: Summary, console: Console) -> None:
     head = Text(verdict.result, style=f"bold reverse {COLOUR[verdict.result]}")
     if console.color_system is not None:
         head = Text.assemble((f" {verdict.result} ", head.style))
-    console.print(Text.assemble(head, "  ", (_safe(verdict.sentence, console), "bold")))
+    console.print(Text.assemble(head, "  ", (_safe(words.sentence(verdict), console), "bold")))
     console.print(
         Text(_safe(f"service {verdict.service}, run {verdict.run_id}", console), style="dim")
     )
@@ -78,10 +78,8 @@ def _table(gap: int) -> Table:
 
 def _reasons(verdict: Verdict, console: Console) -> None:
     """Under the table: why a line did not pass, and what to do next."""
-    for line in (words.line(row) for row in verdict.rows):
-        if not line.missed:
-            continue
-        title = f"{line.objective}, {line.scenario}: {line.outcome}"
+    for names, line in words.reasons(verdict):
+        title = f"{names}: {line.outcome}"
         console.print(Text(_safe(title, console), style=COLOUR[line.outcome]))
         _labelled("why", line.why, console)
         _labelled("next", line.next_step, console)

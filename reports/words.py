@@ -84,6 +84,23 @@ def line(row: Row) -> Line:
     )
 
 
+def sentence(verdict: Verdict) -> str:
+    """The verdict in a sentence that does not begin with its word, which stands before it."""
+    said = clean(verdict.sentence).removeprefix(f"{verdict.result}: ")
+    return said[:1].upper() + said[1:]
+
+
+def reasons(verdict: Verdict) -> list[tuple[str, Line]]:
+    """What did not pass, and one of its lines; those with the same reason are named together."""
+    together: dict[tuple[str, str, str], list[Line]] = {}
+    for found in map(line, verdict.rows):
+        if found.missed:
+            key = (found.outcome, found.why, found.next_step)
+            together.setdefault(key, []).append(found)
+    return [("; ".join(f"{a.objective}, {a.scenario}" for a in same), same[0])
+            for same in together.values()]  # fmt: skip
+
+
 def measured(row: Row) -> str:
     """The measured value; where it falls among failures, what it exceeds: ">60 s (failures)"."""
     if row.measured is not None:

@@ -19,7 +19,8 @@ def duration_s(text: str) -> float:
     """
     found = _DURATION.match(text.strip())
     if not found:
-        raise ValueError(f"{text!r} is no duration; write a number and us, ms, s, m or h: 420ms, 30s")
+        allowed = "write a number and us, ms, s, m or h: 420ms, 30s"
+        raise ValueError(f"{text!r} is no duration; {allowed}")
     seconds = float(found[1]) * _SECONDS[found[2]]
     if seconds < 0:
         raise ValueError(f"{text!r} is negative; a duration is 0s or more")
@@ -74,6 +75,8 @@ def mix(text: str) -> dict[str, float]:
 
 def show_s(seconds: float) -> str:
     """A duration for a person, in three digits: "420 ms", "1.50 s", "85.0 us"."""
+    if seconds == 0:
+        return "0 s"
     if abs(seconds) < 0.9995e-3:
         return f"{_three_digits(seconds * 1e6)} us"
     if abs(seconds) < 0.9995:

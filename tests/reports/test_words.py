@@ -45,7 +45,7 @@ def test_an_interval_names_a_common_unit_once() -> None:
 
 def test_a_duration_that_rounds_up_changes_its_unit() -> None:
     assert show_s(0.99951) == "1.00 s"
-    assert show_s(0.0) == "0 us"
+    assert show_s(0.0) == "0 s"
 
 
 def test_a_percentile_among_failures_says_what_it_exceeds() -> None:
@@ -117,3 +117,15 @@ def test_the_confidence_is_told_once_only_where_all_rows_share_it() -> None:
     mixed = (samples.row(confidence=0.9), *verdict.rows)
     assert words.confidence(replace(verdict, rows=mixed)) == ""
     assert words.confidence(replace(verdict, rows=(), result=Result.INVALID)) == ""
+
+
+def test_the_sentence_does_not_repeat_the_word() -> None:
+    verdict = replace(samples.PASS[0], sentence="PASS: all 4 objectives are met.")
+    assert words.sentence(verdict) == "All 4 objectives are met."
+
+
+def test_objectives_with_one_reason_are_named_together() -> None:
+    void = samples.INVALID[0]
+    assert [names for names, _ in words.reasons(void)] == ["ttft p95, all; e2e p95, math"]
+    assert words.reasons(samples.PASS[0]) == []
+    assert len(words.reasons(samples.FAIL[0])) == 3
