@@ -1,0 +1,196 @@
+"""The options of a load run, added to Locust's own, and the plan that they make."""
+
+import argparse
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from loadtests.prompts import INPUT_CLASSES, SCENARIOS
+from loadtests.reasoning import MODES
+from loadtests.schedule import ARRIVALS, Load
+from slo import quantities
+
+AUTO = "auto"
+
+
+class OptionError(Exception):
+    """Options that do not go together; one line that says what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that a run needs to know beside the target's answers."""
+
+    load: Load
+    url: str
+    api_path: str
+    model: str | None
+    api_key: str | None
+    label: str
+    out: str | None
+    force: bool
+    timeout_s: float
+    max_in_flight: int
+    temperature: float | None
+    top_p: float | None
+    reasoning: str  # one of reasoning.MODES, or AUTO
+    ignore_eos: bool
+    store_answers: bool
+    max_requests: int | None
+    max_total_tokens: int | None
+    workers: int
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a load run to Locust's parser."""
+    parser.prog = "locust"
+    load = parser.add_argument_group("load (Tailgate)")
+    add = load.add_argument
+    add("--rate", type=_said(quantities.rate_per_s), default="3/s", help="requests: 3/s, 90/m")
+    add("--duration", type=_positive_s, default="30s", help="length of the measured window")
+    add("--warmup", type=_said(quantities.duration_s), default="5s", help="sent, but not judged")
+    add("--arrival", choices=ARRIVALS, default="poisson", help="how arrivals are spread")
+    add("--mix", type=_mix, default="math=0.6,code=0.4", help="shares: math=0.6,code=0.4")
+    add("--input-class", choices=(*INPUT_CLASSES, "mixed"), default="mixed", help="prompt tokens")
+    add("--seed", type=_whole(0), help="repeats a schedule and its prompts; drawn when not given")
+    add("--max-tokens", type=_whole(1), default=256, help="longest answer")
+    add("--temperature", type=_number(0.0, 2.0), help="the target's own when not given")
+    add("--top-p", type=_number(0.0, 1.0), help="the target's own when not given")
+    add("--ignore-eos", action="store_true", help="answers of exactly --max-tokens")
+    add("--timeout", type=_positive_s, default="60s", help="from due to the answer's end")
+    add("--max-in-flight", type=_whole(1), help="open requests; default rate x timeout")
+    add("--max-requests", type=_whole(1), help="ceiling: send no more than these")
+    add("--max-total-tokens", type=_whole(1), help="ceiling on tokens in and out together")
+    target = parser.add_argument_group("target (Tailgate)")
+    add = target.add_argument
+    add("--model", help="model name; default the first of /v1/models")
+    add("--api-path", type=_path, default="/v1/chat/completions", help="chat completions")
+    add("--api-key-env", metavar="NAME", help="environment variable that holds the API key")
+    add("--reasoning", choices=(AUTO, *MODES), default=AUTO, help="how reasoning is marked")
+    run = parser.add_argument_group("run directory (Tailgate)")
+    add = run.add_argument
+    add("--out", metavar="DIR", help="default runs/<UTC time>-<label>-<rate>")
+    add("--label", default="", help="a name for a person")
+    add("--store-answers", action="store_true", help="keep the texts, in answers.jsonl")
+    add("--force", action="store_true", help="overwrite a run in --out")
+
+
+def plan_of(options: Any, url: str | None, workers: int) -> Plan:
+    """Make the plan of parsed options, whose seed is set.
+
+    Raises:
+        OptionError: no host, an option of Locust's that has another name here, no API key.
+    """
+    if options.run_time:
+        raise OptionError("-t/--run-time would cut answers off; say --duration (and --warmup)")
+    if not url:
+        raise OptionError("--host is missing; name the target: --host http://127.0.0.1:8000")
+    if not _is_url(url):
+        raise OptionError(f"--host {url!r} is no URL; write http://HOST:PORT")
+    api_key = None
+    if options.api_key_env:
+        api_key = os.environ.get(options.api_key_env)
+        if not api_key:
+            raise OptionError(f"--api-key-env: the environment has no {options.api_key_env}")
+    cap = options.max_in_flight or max(workers, math.ceil(options.rate * options.timeout))
+    if cap < workers:
+        raise OptionError(f"--max-in-flight {cap} is less than one for each of {workers} workers")
+    load = Load(
+        arrival=options.arrival,
+        rate_per_s=options.rate,
+        warmup_s=options.warmup,
+        duration_s=options.duration,
+        mix=options.mix,
+        input_class=options.input_class,
+        max_tokens=options.max_tokens,
+        seed=options.seed,
+    )
+    return Plan(
+        load=load,
+        url=url.rstrip("/"),
+        api_path=options.api_path,
+        model=options.model,
+        api_key=api_key,
+        label=options.label,
+        out=options.out,
+        force=options.force,
+        timeout_s=options.timeout,
+        max_in_flight=cap,
+        temperature=options.temperature,
+        top_p=options.top_p,
+        reasoning=options.reasoning,
+        ignore_eos=options.ignore_eos,
+        store_answers=options.store_answers,
+        max_requests=options.max_requests,
+        max_total_tokens=options.max_total_tokens,
+        workers=workers,
+    )
+
+
+def _is_url(text: str) -> bool:
+    parts = urlsplit(text)
+    try:
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a port that is no number
+        return False
+
+
+def _said(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Let argparse say our own sentence instead of "invalid value"."""
+
+    def checked(text: str) -> Any:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return checked
+
+
+@_said
+def _positive_s(text: str) -> float:
+    seconds = quantities.duration_s(text)
+    if seconds <= 0:
+        raise ValueError(f"{text!r} is nothing; write more than 0s")
+    return seconds
+
+
+@_said
+def _mix(text: str) -> dict[str, float]:
+    shares = quantities.mix(text)
+    for name in shares:
+        if name not in SCENARIOS:
+            raise ValueError(f"{name!r} is no scenario; allowed: {', '.join(SCENARIOS)}")
+    return shares
+
+
+@_said
+def _path(text: str) -> str:
+    if not text.startswith("/"):
+        raise ValueError(f"{text!r} is no path; write /v1/chat/completions")
+    return text
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdecimal() and int(text) >= least):
+            raise ValueError(f"{text!r} is no whole number of {least} or more")
+        return int(text)
+
+    return _said(read)
+
+
+def _number(least: float, most: float) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = math.nan
+        if not least <= number <= most:
+            raise ValueError(f"{text!r} is no number from {least:g} to {most:g}")
+        return number
+
+    return _said(read)

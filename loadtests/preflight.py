@@ -1,0 +1,90 @@
+"""Before a run: does the target answer as the API does, and how does it mark reasoning?"""
+
+import http.client
+import json
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from loadtests.answer import read_answer
+from loadtests.chat_request import body, head, origin
+from loadtests.exchange import Exchange
+from loadtests.options import AUTO, Plan
+from loadtests.prompts import prompt, prompt_id
+from loadtests.reasoning import MODES, mode_seen
+from loadtests.stream import converse
+
+LOOK_S = 10.0  # for each question beside the trial request
+TRIAL_TOKENS = 16  # where nothing has to be found out
+
+
+class TargetError(Exception):
+    """A target that cannot be tested; one line with URL, what came and what was expected."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a target says of itself, and what a trial request showed."""
+
+    info: dict[str, Any] | None
+    models: list[dict[str, Any]]
+    model: str | None
+    reasoning: str
+
+
+def look(plan: Plan) -> Target:
+    """Ask the target about itself and send it one request, which no record counts.
+
+    Raises:
+        TargetError: it does not answer as a streaming chat completions API.
+    """
+    info = ask(plan, "/info")
+    listed = ask(plan, "/v1/models")
+    models = listed["data"] if listed and isinstance(listed.get("data"), list) else []
+    names = [model["id"] for model in models if isinstance(model, dict) and "id" in model]
+    model = plan.model or (names[0] if names else None)
+    declared = info.get("reasoning") if info else None
+    mode = plan.reasoning
+    if mode == AUTO and declared in MODES:
+        mode = str(declared)
+    found = _trial(replace(plan, model=model, reasoning=mode))
+    return Target(info, models, model, found if mode == AUTO else mode)
+
+
+def ask(plan: Plan, path: str) -> dict[str, Any] | None:
+    """GET a JSON object of the target's; None where it has none."""
+    place = origin(plan.url)
+    kind = http.client.HTTPSConnection if place.tls else http.client.HTTPConnection
+    connection = kind(place.host, place.port, timeout=LOOK_S)
+    headers = {"Authorization": f"Bearer {plan.api_key}"} if plan.api_key else {}
+    try:
+        connection.request("GET", place.base_path + path, headers=headers)
+        response = connection.getresponse()
+        found = json.loads(response.read()) if response.status == 200 else None
+    except (OSError, http.client.HTTPException, ValueError):
+        return None
+    finally:
+        connection.close()
+    return found if isinstance(found, dict) else None
+
+
+def _trial(plan: Plan) -> str:
+    url = f"{plan.url}{plan.api_path}"
+    first = next(iter(plan.load.mix))
+    # An index that no arrival has, so that this prompt is not asked again.
+    text = prompt(prompt_id(first, "en", "128", plan.load.seed, 10**9)).text
+    tokens = plan.load.max_tokens if plan.reasoning == AUTO else TRIAL_TOKENS
+    content = body(plan, text, min(tokens, plan.load.max_tokens))
+    wire = b"%b%d\r\n\r\n%b" % (head(plan), len(content), content)
+    exchange = Exchange()
+    deadline_ns = time.perf_counter_ns() + round(plan.timeout_s * 1e9)
+    converse(origin(plan.url), wire, deadline_ns, exchange)
+    answer = read_answer(exchange, "none")
+    if answer.failure is not None:
+        raise TargetError(
+            f"{url}: {answer.failure}: {answer.detail};"
+            " expected HTTP 200 and a text/event-stream of chat completion chunks up to [DONE]"
+        )
+    return mode_seen(
+        "".join(answer.answer_texts), bool(answer.reasoning_texts), answer.finish_reason == "stop"
+    )
