@@ -5,6 +5,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import httpx
@@ -155,6 +156,34 @@ def _samples(client: httpx.Client, url: str, **query: int) -> list[str]:
         return client.get("/samples", params=query).raise_for_status().text.splitlines()
     except httpx.HTTPError as error:
         raise TargetError(f"{url}/samples: {_words(error)}") from None
+
+
+class MetricsClient:
+    """One kept connection to a target's /metrics."""
+
+    def __init__(self, url: str, client: httpx.Client) -> None:
+        self._place, self._client = f"{url}/metrics", client
+
+    def text(self) -> str:
+        """What it says now, as Prometheus text.
+
+        Raises:
+            TargetError: it does not answer, or not with text.
+        """
+        try:
+            answer = self._client.get("/metrics")
+        except httpx.HTTPError as error:
+            raise TargetError(f"{self._place}: {_words(error)}") from None
+        if not answer.is_success or _is_html(answer):
+            raise TargetError(f"{self._place}: answers {answer.status_code}, no metrics")
+        return answer.text
+
+
+@contextmanager
+def metrics_client(url: str, key: str | None) -> Iterator[MetricsClient]:
+    """A connection to the target's /metrics for the block."""
+    with _client(url, key) as client:
+        yield MetricsClient(url, client)
 
 
 def _words(error: Exception) -> str:
