@@ -1,5 +1,6 @@
 """The command `slo`: from its arguments to an exit code."""
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -12,40 +13,15 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-import reports.html
-import reports.junit
-import reports.markdown
-import reports.terminal
-from slo import (
-    children,
-    demo,
-    drive,
-    ending,
-    judge,
-    restate,
-    rundir,
-    slofile,
-    summarise,
-    verdict_file,
-)
+from slo import children, demo, drive, ending, restate, rundir, slofile, verdict_file
 from slo import options as o
-from slo.ending import UsageError
+from slo.ending import EXIT_CODES, UsageError
 from slo.objectives import Load, Slo
-from slo.summary import Summary
 from slo.verdict import EXIT_USAGE, Verdict
 
+LOG_WIDTH = 200
+SPOILT = ("files", "void")
 HTML, MARKDOWN, JUNIT = "report.html", "report.md", "junit.xml"
-
-EXIT_CODES = """\b
-Exit codes:
-  0    PASS: every objective is met; or the run is complete
-  1    FAIL: an objective is missed
-  2    usage: bad arguments, a bad slo.yaml, a target that cannot be measured
-  3    INCONCLUSIVE: neither can be said; it says how many more requests are needed
-  4    INVALID: the run cannot be judged, or is not complete
-  70   a fault of our own
-  130  stopped by Ctrl-C or SIGTERM; what was measured until then is kept
-"""
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -148,9 +124,11 @@ def run(
     directory, code = drive.run(
         load, out, force=force, ready_timeout_s=ready_timeout, gpu=sidecar, console=_stderr()
     )
-    if objectives is not None and code != drive.EXIT_INTERRUPTED:
-        code = _judged(directory, objectives)
-    typer.echo(directory)
+    try:
+        if objectives is not None and code != drive.EXIT_INTERRUPTED:
+            code = _judged(directory, objectives)
+    finally:
+        typer.echo(directory)
     return code
 
 
@@ -177,7 +155,7 @@ def report(run: RunDirectory) -> int:
     """Draw the reports of a judged run again."""
     directory = _existing(run)
     verdict = verdict_file.read_verdict(directory)
-    _draw(directory, verdict, summarise.summarise(directory))
+    _draw(directory, verdict)
     typer.echo(directory / HTML)
     return 0
 
@@ -211,7 +189,7 @@ def demo_(
     demo.require_extras(engine)
     objectives = demo.objectives(duration)
     console = _stderr()
-    directory = rundir.create(out or demo.default_directory(engine, datetime.now(UTC)))
+    directory = drive.made(out or demo.default_directory(engine, datetime.now(UTC)))
     with demo.serving(engine, directory, console) as url:
         _, code = drive.run(
             demo.load(url, objectives),
@@ -229,6 +207,12 @@ def demo_(
 
 def _stderr() -> Console:
     return Console(stderr=True)
+
+
+def _stdout() -> Console:
+    # In a log a folded path is one that nobody can copy.
+    folds = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(width=None if folds else LOG_WIDTH)
 
 
 def _filled_in(asked: Load, wanted: Load) -> dict[str, Any]:
@@ -253,28 +237,39 @@ def _judged(
     copies: Mapping[str, Path | None] = MappingProxyType({}),
 ) -> int:
     """Judge, write what is derived, print; returns the verdict's exit code."""
-    verdict = judge.judge(directory, objectives)
+    from slo.judge import judge  # loads scipy: most of a second that only this needs
+
+    verdict = judge(directory, objectives)
     verdict_file.write_verdict(directory, verdict)
-    summary = summarise.summarise(directory)
-    _draw(directory, verdict, summary)
+    spoilt = [check.why for check in verdict.validity if (check.check, check.outcome) == SPOILT]
+    _draw(directory, verdict, None if spoilt else _stdout())
     for name, copy in copies.items():
         if copy is not None:
             try:
                 rundir.write_atomic(copy, (directory / name).read_text(encoding="utf-8"))
             except OSError as error:
                 raise UsageError(f"{copy}: cannot be written: {error.strerror}") from None
-    reports.terminal.render(verdict, summary, Console())
+    if spoilt:  # a table of what is left of such a run would only mislead
+        raise rundir.RunDirError(spoilt[0])
     return verdict.exit_code
 
 
-def _draw(directory: Path, verdict: Verdict, summary: Summary) -> None:
-    run = rundir.read_run(directory)
+def _draw(directory: Path, verdict: Verdict, console: Console | None = None) -> None:
+    import reports.html  # loads matplotlib, as slow to start as scipy
+    import reports.junit
+    import reports.markdown
+    import reports.terminal
+    from slo.summarise import summarise
+
+    run, summary = rundir.read_run(directory), summarise(directory)
     for name, text in (
         (JUNIT, reports.junit.render(verdict)),
         (MARKDOWN, reports.markdown.render(verdict, summary, run)),
         (HTML, reports.html.render(verdict, summary, run)),
     ):
         rundir.write_atomic(directory / name, text)
+    if console is not None:
+        reports.terminal.render(verdict, summary, console)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -126,9 +126,8 @@ def run(
     Returns the directory, and 0 complete, 4 incomplete or 130 interrupted.
 
     Raises:
-        DriveError: the load engine is missing, refused to start, or broke.
+        DriveError: the directory holds a run; the load engine is missing, or broke.
         TargetError: the target cannot be measured.
-        RunDirError: the directory cannot be made, or holds a run already.
     """
 
     def say(text: str) -> None:
@@ -137,17 +136,29 @@ def run(
     require_load_extra()
     directory = out or default_directory(load, datetime.now(UTC))
     if not force:
-        rundir.create(directory)  # refuses at once, not after the wait
+        made(directory)  # refuses at once, not after the wait
     try:
         key = target_probe.api_key(load.api_key_env)
         target_probe.wait_until_ready(load.target, timeout_s=ready_timeout_s, key=key, say=say)
         model = load.model or target_probe.first_model(load.target, key=key)
-        rundir.create(directory, force=force)
+        made(directory, force=force)
         return directory, _drive(replace(load, model=model), directory, gpu, console, say)
     except (DriveError, target_probe.TargetError, KeyboardInterrupt) as error:
         if getattr(error, "exit_code", EXIT_USAGE) == EXIT_USAGE:
             _forget(directory)
         raise
+
+
+def made(directory: Path, *, force: bool = False) -> Path:
+    """Make a run directory.
+
+    Raises:
+        DriveError: it cannot be made, or holds a run already.
+    """
+    try:
+        return rundir.create(directory, force=force)
+    except rundir.RunDirError as error:
+        raise DriveError(str(error)) from None
 
 
 def _drive(

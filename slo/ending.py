@@ -14,6 +14,17 @@ from slo.verdict import EXIT_CODE, EXIT_INTERNAL, EXIT_USAGE, Result
 
 EXIT_BROKEN_PIPE = 141  # as a shell counts it; never 1, which says that the SLO is missed
 
+EXIT_CODES = """\b
+Exit codes:
+  0    PASS: every objective is met; or the run is complete
+  1    FAIL: an objective is missed
+  2    usage: bad arguments, a bad slo.yaml, a target that cannot be measured
+  3    INCONCLUSIVE: neither can be said; it says how many more requests are needed
+  4    INVALID: the run cannot be judged, or is not complete
+  70   a fault of our own
+  130  stopped by Ctrl-C or SIGTERM; what was measured until then is kept
+"""
+
 
 class UsageError(Exception):
     """A mistake in what was asked for."""

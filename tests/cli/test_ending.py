@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from slo import cli, ending
+from slo import ending
 from slo.drive import DriveError
 from slo.rundir import RunDirError
 from slo.slofile import SloFileError
@@ -44,7 +44,7 @@ def test_the_verdicts_have_the_codes_that_the_help_says() -> None:
         Result.INVALID: 4,
     }
     for result, code in EXIT_CODE.items():
-        assert f"  {code}    {result}: " in cli.EXIT_CODES
+        assert f"  {code}    {result}: " in ending.EXIT_CODES
 
 
 def test_a_fault_of_our_own_says_where_its_traceback_lies(
@@ -64,7 +64,7 @@ def test_version_help_and_no_command_at_all(tmp_path: Path) -> None:
     assert (version.returncode, version.stdout) == (0, "slo 0.1.0\n")
     helped = slo("--help", cwd=tmp_path)
     assert helped.returncode == 0
-    for line in cli.EXIT_CODES.splitlines()[1:]:
+    for line in ending.EXIT_CODES.splitlines()[1:]:
         assert line in helped.stdout
     assert slo("chekc", cwd=tmp_path).returncode == 2
     assert slo(cwd=tmp_path).returncode == 2

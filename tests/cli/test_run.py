@@ -15,12 +15,12 @@ from slo import rundir
 from tests.cli.conftest import SLO, Answer, answering, says_one_line, slo
 from tests.cli.processes import children_of, is_running
 
-QUICK = ("--rate", "10/s", "--duration", "4s", "--warmup", "1s", "--arrival", "constant")
+QUICK = ("--rate", "10/s", "--duration", "3s", "--warmup", "1s", "--arrival", "constant")
 SHORT = ("--max-tokens", "8", "--seed", "7", "--sidecar", "off")
 
 EASY = """version: 1
 service: sim
-load: {rate: 10/s, arrival: constant, duration: 4s, warmup: 1s, mix: {math: 0.6, code: 0.4}}
+load: {rate: 10/s, arrival: constant, duration: 3s, warmup: 1s, mix: {math: 0.6, code: 0.4}}
 objectives:
   - {metric: ttft, percentile: 90, max: 2s}
 """
@@ -28,7 +28,7 @@ objectives:
 
 @pytest.fixture(scope="module")
 def easy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A slo.yaml whose one objective 40 requests can decide."""
+    """A slo.yaml whose one objective 30 requests can decide."""
     path = tmp_path_factory.mktemp("slo") / "easy.yaml"
     path.write_text(EASY)
     return path
@@ -36,7 +36,7 @@ def easy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def finished(sim: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of a complete run of 50 requests, the last line that `slo run` printed."""
+    """The directory of a complete run of 40 requests, the last line that `slo run` printed."""
     place = tmp_path_factory.mktemp("work")
     done = slo("run", "--target", sim, *QUICK, *SHORT, "--label", "first", cwd=place)
     assert done.returncode == 0, done.stderr
@@ -62,11 +62,11 @@ def broken(finished: Path, tmp_path: Path, name: str, cut: int | None) -> Path:
 def test_a_run_leaves_its_directory_with_the_model_the_target_has(finished: Path) -> None:
     run = rundir.read_run(finished)
     assert run.finished
-    assert (run.counts.scheduled, run.counts.completed) == (50, 50)
+    assert (run.counts.scheduled, run.counts.completed) == (40, 40)
     assert run.model == "sim"
-    assert (run.rate_per_s, run.duration_s, run.warmup_s, run.seed) == (10, 4, 1, 7)
+    assert (run.rate_per_s, run.duration_s, run.warmup_s, run.seed) == (10, 3, 1, 7)
     assert (finished / "locust.log").exists()
-    assert len(list(rundir.read_records(finished))) == 50
+    assert len(list(rundir.read_records(finished))) == 40
 
 
 def test_check_says_pass_and_leaves_the_verdict_and_the_reports(
@@ -126,9 +126,9 @@ def test_with_slo_the_load_comes_from_the_file_and_the_code_from_the_verdict(
     assert "PASS" in done.stdout
     directory = tmp_path / done.stdout.splitlines()[-1]
     run = rundir.read_run(directory)
-    assert (run.rate_per_s, run.duration_s, run.arrival) == (10, 4, "constant")
+    assert (run.rate_per_s, run.duration_s, run.arrival) == (10, 3, "constant")
     assert len(run.workers) == 2
-    assert run.counts.completed == 50
+    assert run.counts.completed == 40
     assert (directory / "verdict.json").exists()
 
 
@@ -264,9 +264,7 @@ def test_a_broken_run_directory_names_its_file_and_ends_with_4(
 ) -> None:
     directory = broken(finished, tmp_path, name, cut)
     done = slo("check", directory, "--slo", easy, cwd=tmp_path)
-    assert done.returncode == 4, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    assert name in done.stdout + done.stderr
+    says_one_line(done, 4, f"slo check: {directory / name}:")
 
 
 def test_a_run_directory_that_does_not_exist_is_a_usage_error(easy: Path, tmp_path: Path) -> None:
