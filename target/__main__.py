@@ -41,23 +41,28 @@ def arguments() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m target", allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("tiny-model", help="make the tiny model where it is not, print its folder")
-    serve = commands.add_parser(
-        "serve",
-        help="the reference server",
-        allow_abbrev=False,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
+    serve = commands.add_parser("serve", help="the reference server", allow_abbrev=False)
     add = serve.add_argument
-    add("--engine", choices=("sim", "hf"), default="hf", help="sim: no model, tokens at set times")
-    add("--model", help="hf: tiny, a folder or a hub id; sim: the name to answer to")
-    add("--host", default="127.0.0.1", help="address to listen on")
-    add("--port", type=count(0), default=8000, help="0: a free one, named in the ready line")
+    add(
+        "--engine",
+        choices=("sim", "hf"),
+        default="hf",
+        help="sim: no model, tokens at set times (default: %(default)s)",
+    )
+    add("--model", help="hf: tiny (default), a folder or a hub id; sim: a name")
+    add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
+    add(
+        "--port",
+        type=count(0),
+        default=8000,
+        help="0: a free one, named in the ready line (default: %(default)s)",
+    )
     add(
         "--reasoning",
         choices=("tag", "prompt-opened", "field", "none"),
         default="tag",
         help="tag: <think>...</think> in the content; prompt-opened: only </think> is sent; "
-        "field: as reasoning_content; none: the model is asked not to reason",
+        "field: as reasoning_content; none: the model is asked not to reason (default: %(default)s)",
     )
     add(
         "--think-tokens",
@@ -66,12 +71,37 @@ def arguments() -> argparse.ArgumentParser:
         "(default: 32 for sim and tiny, never for a real model)",
     )
     add("--max-running", type=count(1), help="requests computed at once (default: sim 8, hf 1)")
-    add("--max-queue", type=count(0), default=256, help="more requests that may wait; then 503")
-    add("--drain-timeout", type=amount, default=30.0, help="seconds for running ones at SIGTERM")
-    add("--seed", type=int, default=0, help="of all that is drawn, where a request has none")
+    add(
+        "--max-queue",
+        type=count(0),
+        default=256,
+        help="more requests that may wait; then 503 (default: %(default)s)",
+    )
+    add(
+        "--drain-timeout",
+        type=amount,
+        default=30.0,
+        help="seconds for running ones at SIGTERM (default: %(default)s)",
+    )
+    add(
+        "--seed",
+        type=int,
+        default=0,
+        help="of all that is drawn, where a request has none (default: %(default)s)",
+    )
     sim = serve.add_argument_group("sim")
-    sim.add_argument("--ttft-ms", type=amount, default=50.0, help="(median) time to first token")
-    sim.add_argument("--itl-ms", type=amount, default=10.0, help="(median) time between tokens")
+    sim.add_argument(
+        "--ttft-ms",
+        type=amount,
+        default=50.0,
+        help="(median) time to first token (default: %(default)s)",
+    )
+    sim.add_argument(
+        "--itl-ms",
+        type=amount,
+        default=10.0,
+        help="(median) time between tokens (default: %(default)s)",
+    )
     sim.add_argument("--ttft-sigma", type=amount, default=0.0, help="above 0: log-normal")
     sim.add_argument("--itl-sigma", type=amount, default=0.0, help="above 0: log-normal")
     hf = serve.add_argument_group("hf")
@@ -81,7 +111,9 @@ def arguments() -> argparse.ArgumentParser:
         choices=("float32", "bfloat16", "float16"),
         help="(default: float32 on cpu, bfloat16 on cuda)",
     )
-    hf.add_argument("--threads", type=count(1), default=1, help="of torch, on cpu")
+    hf.add_argument(
+        "--threads", type=count(1), default=1, help="of torch, on cpu (default: %(default)s)"
+    )
     return parser
 
 

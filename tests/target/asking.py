@@ -47,6 +47,11 @@ def metric(url: str, name: str) -> float:
     raise KeyError(name)
 
 
+def held(url: str) -> float:
+    """Requests inside: running, waiting, or being tokenised, which counts as waiting."""
+    return metric(url, "tailgate_running") + metric(url, "tailgate_waiting")
+
+
 def until(true: Callable[[], bool], timeout_s: float = 20.0) -> None:
     """Wait for a state; fails when it does not come."""
     end = time.monotonic() + timeout_s

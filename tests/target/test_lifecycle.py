@@ -12,7 +12,7 @@ import pytest
 
 from target.serve import bind
 from tests.serving import ROOT, started_target
-from tests.target.asking import chat, deltas, metric, until
+from tests.target.asking import chat, deltas, held, metric, until
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
@@ -29,7 +29,7 @@ def test_sigterm_lets_the_running_ones_end_refuses_new_ones_and_exits_0() -> Non
         httpx.Client(base_url=target.url) as client,
     ):
         running = [pool.submit(chat, target.url, stream=True, max_tokens=3) for _ in range(2)]
-        until(lambda: metric(target.url, "tailgate_waiting") == 1)
+        until(lambda: held(target.url) == 2)
         target.process.send_signal(signal.SIGTERM)
         until(lambda: client.get("/health").status_code == 503)
         refused = chat(target.url)
