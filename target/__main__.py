@@ -62,7 +62,8 @@ def arguments() -> argparse.ArgumentParser:
         choices=("tag", "prompt-opened", "field", "none"),
         default="tag",
         help="tag: <think>...</think> in the content; prompt-opened: only </think> is sent; "
-        "field: as reasoning_content; none: the model is asked not to reason (default: %(default)s)",
+        "field: as reasoning_content; none: the model is asked not to reason "
+        "(default: %(default)s)",
     )
     add(
         "--think-tokens",
