@@ -90,6 +90,12 @@ def arguments() -> argparse.ArgumentParser:
         default=0,
         help="of all that is drawn, where a request has none (default: %(default)s)",
     )
+    add_engine_options(serve)
+    return parser
+
+
+def add_engine_options(serve: argparse.ArgumentParser) -> None:
+    """The options that belong to one engine each."""
     sim = serve.add_argument_group("sim")
     sim.add_argument(
         "--ttft-ms",
@@ -115,7 +121,6 @@ def arguments() -> argparse.ArgumentParser:
     hf.add_argument(
         "--threads", type=count(1), default=1, help="of torch, on cpu (default: %(default)s)"
     )
-    return parser
 
 
 def main() -> int:
