@@ -1,6 +1,7 @@
 """From a run directory and a slo.yaml to a verdict."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from slo.quantile_test import Decision, holm, more_requests
 from slo.quantities import show
 from slo.record import Failure
 from slo.rows import row, void_of
+from slo.rundir import Run
 from slo.verdict import Check, Result, Row, Verdict
 
 
@@ -24,14 +26,20 @@ def judge(directory: Path, slo: Slo) -> Verdict:
     """
     evidence = read_evidence(directory)
     measured = evidence.measured
-    alone = [decide(objective, measured) for objective in slo.objectives]
-    rows = list(_seen_together(slo.objectives, alone, measured))
+    decisions = [decide(objective, measured) for objective in slo.objectives]
+    chance = _maybe_chance(slo.objectives, decisions)
+    for i in chance:
+        decisions[i] = _undecided(slo.objectives[i], decisions[i], len(decisions))
+    rows = [
+        row(objective, decision, measured, by_holm=i in chance)
+        for i, (objective, decision) in enumerate(zip(slo.objectives, decisions, strict=True))
+    ]
     checks = tuple(_checks(evidence, slo, rows))
     rows = [_unless_void(line, checks) for line in rows]
     result = _result(rows, checks)
     return Verdict(
         result=result,
-        sentence=_sentence(result, rows, checks, measured),
+        sentence=_sentence(result, rows, decisions, checks, evidence.run),
         service=slo.service,
         run_id=evidence.run.id,
         rows=tuple(rows),
@@ -40,10 +48,8 @@ def judge(directory: Path, slo: Slo) -> Verdict:
     )
 
 
-def _seen_together(
-    objectives: tuple[Objective, ...], decisions: list[Decision], measured: Measurements
-) -> Iterator[Row]:
-    """Rows; of several gating objectives, a miss must stand beside the others (Holm)."""
+def _maybe_chance(objectives: Sequence[Objective], decisions: Sequence[Decision]) -> set[int]:
+    """The gating objectives whose miss does not stand beside the others (Holm)."""
     tested = [
         i
         for i, objective in enumerate(objectives)
@@ -52,13 +58,16 @@ def _seen_together(
     stands = holm(
         [decisions[i].p_missed for i in tested], [1 - objectives[i].confidence for i in tested]
     )
-    chance = {i for i, sure in zip(tested, stands, strict=True) if not sure}
-    for i, (objective, decision) in enumerate(zip(objectives, decisions, strict=True)):
-        by_holm = i in chance and decision.outcome is Result.FAIL
-        if by_holm:
-            more = _more_beside_others(objective, decision, len(tested))
-            decision = replace(decision, outcome=Result.INCONCLUSIVE, more=more)
-        yield row(objective, decision, measured, by_holm=by_holm)
+    return {
+        i
+        for i, sure in zip(tested, stands, strict=True)
+        if not sure and decisions[i].outcome is Result.FAIL
+    }
+
+
+def _undecided(objective: Objective, decision: Decision, tests: int) -> Decision:
+    more = _more_beside_others(objective, decision, tests)
+    return replace(decision, outcome=Result.INCONCLUSIVE, more=more)
 
 
 def _more_beside_others(objective: Objective, decision: Decision, tests: int) -> int | None:
@@ -126,11 +135,19 @@ def _result(rows: list[Row], checks: tuple[Check, ...]) -> Result:
 
 
 def _sentence(
-    result: Result, rows: list[Row], checks: tuple[Check, ...], measured: Measurements
+    result: Result,
+    rows: list[Row],
+    decisions: list[Decision],
+    checks: tuple[Check, ...],
+    run: Run,
 ) -> str:
-    gating = [line for line in rows if line.severity == "gate"]
-    decisive = [line for line in gating if line.outcome is result]
-    at = f"at {measured.run.rate_per_s:g}/s"
+    gating = [
+        (line, decision)
+        for line, decision in zip(rows, decisions, strict=True)
+        if line.severity == "gate"
+    ]
+    decisive = [(line, decision) for line, decision in gating if line.outcome is result]
+    at = f"at {run.rate_per_s:g}/s"
     if result is Result.INVALID:
         void = [check for check in checks if check.outcome == "void"]
         check = next((check for check in void if "*" in check.voids), void[0])
@@ -139,7 +156,9 @@ def _sentence(
         if not gating:
             return f"PASS: no objective gates; {len(rows)} only warn, {at}."
         return f"PASS: {_of(len(gating), len(gating))} met {at}."
-    line = decisive[0]
+    line, _ = decisive[0]
+    if result is Result.INCONCLUSIVE:  # the one that needs most: with less, nothing is decided
+        line, _ = max(decisive, key=lambda pair: math.inf if pair[1].more is None else pair[1].more)
     value = line.censored if line.measured is None else show(line.measured, line.unit)
     name = label(line.objective, line.scenario)
     shown = f"{name} is {value or 'not measured'}, asked is {line.limit}"
