@@ -56,8 +56,8 @@ def read_evidence(directory: Path) -> Evidence:
     """
     run = read_run(directory)
     unreadable: list[str] = []
-    schedule = _schedule(readable(lambda: read_schedule(directory), unreadable))
-    measured = collect(readable(lambda: read_records(directory), unreadable), run)
+    schedule = _schedule(readable(read_schedule, directory, unreadable))
+    measured = collect(readable(read_records, directory, unreadable), run)
     intervals: dict[tuple[str, int], Counts] = {}
     target = None
     try:
@@ -73,12 +73,16 @@ def read_evidence(directory: Path) -> Evidence:
     return Evidence(run, measured, schedule, intervals, target, tuple(unreadable))
 
 
-def readable(read: Callable[[], Iterator[T]], unreadable: list[str]) -> Iterator[T]:
+def readable(
+    read: Callable[[Path], Iterator[T]], directory: Path, unreadable: list[str]
+) -> Iterator[T]:
     """What can be read before the first mistake, which is noted."""
     try:
-        yield from read()
-    except (RunDirError, UnicodeDecodeError) as error:
+        yield from read(directory)
+    except RunDirError as error:
         unreadable.append(str(error))
+    except UnicodeDecodeError as error:
+        unreadable.append(f"{directory}: a file of the run is no UTF-8 text: {error.reason}")
 
 
 def _schedule(arrivals: Iterator[Arrival]) -> Schedule:

@@ -34,7 +34,7 @@ def summarise(directory: Path) -> Summary:
         RunDirError: run.json cannot be read.
     """
     run = read_run(directory)
-    measured = collect(readable(lambda: read_records(directory), []), run)
+    measured = collect(readable(read_records, directory, []), run)
     columns, judged = measured.columns, measured.judged()
     start, end = measured.window_s
     length = max(end - start, 1e-9)
