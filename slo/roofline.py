@@ -39,12 +39,12 @@ def kv_bytes_per_token(machine: Machine) -> float:
 
 
 def step_bytes(machine: Machine, batch: float, context: float) -> float:
-    """Bytes of one decode step: weights once, and for each sequence its KV read, one token's written."""
+    """Bytes of one decode step: weights once; of each sequence its KV read, one token's written."""
     return read_bytes(machine) + batch * (context + 1) * kv_bytes_per_token(machine)
 
 
 def decode_flops(machine: Machine, context: float) -> float:
-    """FLOPs of one output token: every weight multiplies and adds, and attention over the context."""
+    """FLOPs of one output token: each weight multiplies and adds; attention over the context."""
     shape = machine.shape
     weights = shape.layers * shape.layer_parameters + shape.hidden + shape.head_parameters
     return 2.0 * weights + 4.0 * shape.layers * shape.heads * shape.head_dim * context

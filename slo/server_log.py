@@ -1,4 +1,4 @@
-"""server.jsonl: what the target said of itself during the run, read back onto the run's time axis."""
+"""server.jsonl: what the target said of itself during the run, on the run's time axis."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +50,10 @@ def read_server_log(path: Path, *, t0_mono_ns: int) -> ServerLog:
     """
     if not path.exists():
         return ServerLog("the target's /metrics were not sampled")
-    kind, why, errors, samples = None, "the log has no header", [], []
+    kind: str | None = None
+    why: str | None = "the log has no header"
+    errors: list[str] = []
+    samples: list[ServerSample] = []
     for number, line in enumerate(read_lines(path), 1):
         where = f"{path}:{number}"
         if not isinstance(line, dict):

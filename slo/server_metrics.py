@@ -1,4 +1,4 @@
-"""The target's own /metrics beside a run: read on a beat and kept as JSON lines, one dialect for all.
+"""The target's own /metrics beside a run: read on a beat, kept as JSON lines in one dialect.
 
 Three servers say the same things under other names; what is kept bears ours. Only the lines that
 are wanted are parsed, because a server may offer thousands.
@@ -53,8 +53,8 @@ QUANTITIES = (
              "tailgate_preemptions_total")),
     Quantity("prompt_tokens", sum, ("vllm:prompt_tokens_total", "sglang:prompt_tokens_total",
              "tailgate_prompt_tokens_total")),
-    Quantity("output_tokens", sum, ("vllm:generation_tokens_total", "sglang:generation_tokens_total",
-             "tailgate_output_tokens_total")),
+    Quantity("output_tokens", sum, ("vllm:generation_tokens_total",
+             "sglang:generation_tokens_total", "tailgate_output_tokens_total")),
     # Of one GPU: over several engines the mean.
     Quantity("flops", _mean, ("vllm:estimated_flops_per_gpu_total",
              "sglang:estimated_flops_per_gpu_total")),
@@ -143,9 +143,8 @@ def sample(
         first, text, why = _ask(client)
         if not why and text is not None and not first:
             why = "it offers none of the metrics that are read here"
-        header = {"type": "header", "schema": SCHEMA, "url": f"{url}/metrics"}
-        header |= {"period_s": period_s, "kind": kind_of(text or ""), "unavailable": why}
-        _write(file, {**header, **_now()})
+        about = {"url": f"{url}/metrics", "period_s": period_s, "kind": kind_of(text or "")}
+        _write(file, {"type": "header", "schema": SCHEMA, **about, "unavailable": why, **_now()})
         if why:
             return
         due_s, stopping = time.monotonic(), False
@@ -178,5 +177,3 @@ def _write(file: IO[str], record: dict[str, object]) -> None:
 
 def _now() -> dict[str, int]:
     return {"t_wall_ns": time.time_ns(), "t_mono_ns": time.monotonic_ns()}
-
-
