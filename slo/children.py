@@ -8,16 +8,17 @@ from contextlib import contextmanager, suppress
 from typing import IO
 
 GRACE_S = 5.0
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Out = IO[bytes] | int
 
 
 def on_signals_stop() -> None:
     """Let SIGINT, SIGTERM and SIGHUP be a KeyboardInterrupt, so that every block is left."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup asked for that
-        signal.signal(signal.SIGHUP, signal.default_int_handler)
+    for number in STOPPING:
+        nohup = number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN
+        if not nohup:
+            signal.signal(number, signal.default_int_handler)
 
 
 @contextmanager
@@ -28,13 +29,33 @@ def child(
 
     The group keeps a terminal's Ctrl-C from it: the command decides what it is told, and when.
     """
-    process = subprocess.Popen(
-        argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True
-    )
+    process = None
     try:
+        with _signals_held():  # one that came inside Popen would leave a child that nobody knows
+            process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True
+            )
         yield process
     finally:
-        _end(process, grace_s)
+        if process is not None:
+            _end(process, grace_s)
+
+
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """Turn a signal that comes in the block into a KeyboardInterrupt at its end."""
+    came: list[int] = []
+    before = {number: signal.getsignal(number) for number in STOPPING}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            raise KeyboardInterrupt
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

@@ -26,7 +26,7 @@ def test_the_bundled_objectives_are_ones_that_the_demo_can_decide() -> None:
             allowed = objective.limit
         else:
             continue
-        # Not one over the limit must prove that it is met, and three times the allowance that not.
+        # Not one over the limit must prove that it is met.
         assert (1 - allowed) ** judged < 1 - objective.confidence, objective.name
 
 
@@ -43,10 +43,14 @@ def test_a_missing_extra_is_named_before_anything_starts(monkeypatch: pytest.Mon
 
 
 def test_the_demo_ends_with_a_verdict_and_says_where_the_report_lies(tmp_path: Path) -> None:
-    # 160 requests without a failure prove an error rate below 2 %.
-    done = slo("demo", "--engine", "sim", "--duration", "20s", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "PASS" in done.stdout
+    # 64 requests prove a P95; that errors are below 2 % they cannot prove.
+    done = slo("demo", "--engine", "sim", "--duration", "8s", cwd=tmp_path)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert done.stdout.startswith("INCONCLUSIVE")
+    outcomes = dict.fromkeys(("ttft p95", "e2e p95", "achieved_rate"), "PASS")
+    for objective, outcome in {**outcomes, "error_rate": "INCONCLUSIVE"}.items():
+        line = next(line for line in done.stdout.splitlines() if line.startswith(objective))
+        assert outcome in line
     last = done.stdout.splitlines()[-1]
     assert last.startswith("report: ")
     report = tmp_path / last.removeprefix("report: ")
@@ -58,7 +62,7 @@ def test_the_demo_ends_with_a_verdict_and_says_where_the_report_lies(tmp_path: P
 
 def test_an_unknown_engine_is_one_line(tmp_path: Path) -> None:
     done = slo("demo", "--engine", "vllm", cwd=tmp_path)
-    says_one_line(done, 2, "slo demo: --engine: 'vllm'", "hf, sim")
+    says_one_line(done, 2, "slo demo: --engine: 'vllm'", "sim, hf")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import shutil
 import signal
 import socket
 import subprocess
@@ -49,9 +50,7 @@ def finished(sim: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def broken(finished: Path, tmp_path: Path, name: str, cut: int | None) -> Path:
     """A copy of the run with a file missing, or cut off after so many bytes."""
     directory = tmp_path / "broken"
-    directory.mkdir()
-    for path in finished.iterdir():
-        (directory / path.name).write_bytes(path.read_bytes())
+    shutil.copytree(finished, directory)
     if cut is None:
         (directory / name).unlink()
     else:
@@ -119,13 +118,17 @@ def test_report_draws_again_from_the_stored_verdict(
 
 
 def test_with_slo_the_load_comes_from_the_file_and_the_code_from_the_verdict(
-    sim: str, easy: Path, tmp_path: Path
+    finished: Path, sim: str, easy: Path, tmp_path: Path
 ) -> None:
-    done = slo("run", "--target", sim, "--slo", easy, *SHORT, "--workers", "2", cwd=tmp_path)
+    directory = tmp_path / "again"
+    shutil.copytree(finished, directory)
+    options = ("--slo", easy, "--workers", "2", "--out", directory, "--force")
+    done = slo("run", "--target", sim, *options, *SHORT, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "PASS" in done.stdout
-    directory = tmp_path / done.stdout.splitlines()[-1]
+    assert done.stdout.splitlines()[-1] == str(directory)
     run = rundir.read_run(directory)
+    assert run.id != rundir.read_run(finished).id
     assert (run.rate_per_s, run.duration_s, run.arrival) == (10, 3, "constant")
     assert len(run.workers) == 2
     assert run.counts.completed == 40
@@ -239,9 +242,7 @@ def test_a_target_that_is_no_such_api_is_one_line_at_once(
     assert not (tmp_path / "here").exists()
 
 
-def test_a_second_run_into_one_folder_is_refused_and_forced_if_asked(
-    finished: Path, sim: str, tmp_path: Path
-) -> None:
+def test_a_second_run_into_one_folder_is_refused(finished: Path, sim: str, tmp_path: Path) -> None:
     before = (finished / "requests.jsonl").read_bytes()
     done = slo("run", "--target", sim, *QUICK, *SHORT, "--out", finished, cwd=tmp_path)
     says_one_line(done, 2, f"slo run: {finished}: holds a run already", "--force")
@@ -254,7 +255,6 @@ def test_a_second_run_into_one_folder_is_refused_and_forced_if_asked(
         ("run.json", None),
         ("run.json", 100),
         ("schedule.csv", None),
-        ("requests.jsonl", None),
         ("requests.jsonl", 1000),
         ("latency.hlog", None),
     ],
