@@ -9,11 +9,11 @@ from typing import Any
 
 import gevent
 from locust import User, events, task
-from locust.runners import LocalRunner, MasterRunner, WorkerRunner
+from locust.runners import MasterRunner, WorkerRunner
 
 from loadtests.conductor import COMPLETE, INCOMPLETE, UNUSABLE, Conductor
 from loadtests.crew import CrewMember
-from loadtests.options import OptionError, Plan, add_options, plan_of
+from loadtests.options import OptionError, add_options, plan_of
 
 STOP_WAIT_S = 20.0
 FLUSH_S = 0.3  # a message needs this long to leave a process that ends
@@ -25,6 +25,7 @@ class Parts:
 
     conductor: Conductor | None
     crew: CrewMember | None
+    complaint: str | None = None  # options that do not go together
     interrupted: bool = False
 
 
@@ -51,11 +52,17 @@ def on_init(environment: Any, runner: Any, **_: Any) -> None:
     worker, master = isinstance(runner, WorkerRunner), isinstance(runner, MasterRunner)
     environment.process_exit_code = COMPLETE  # failed requests are results, not errors
     parts = environment.tailgate = Parts(None, None)
-    if not worker or options.processes:
-        plan = checked_plan(environment, quiet=worker)
     if not worker:
-        options.num_users = options.spawn_rate = plan.workers  # one user, the schedule, for each
-        parts.conductor = Conductor(environment, plan)
+        workers = options.expect_workers if master else 1
+        options.num_users = options.spawn_rate = workers  # one user, the schedule, for each
+        if options.seed is None:
+            # A server may have cached the prompts of an earlier run: another seed, other prompts.
+            options.seed = secrets.randbelow(2**31)
+        try:
+            plan = plan_of(options, environment.host, workers)
+            parts.conductor = Conductor(environment, plan)
+        except OptionError as error:
+            parts.complaint = str(error)
         environment.events.quit.add_listener(lambda **_: say_directory(parts))
     if not master:
         parts.crew = CrewMember(environment)
@@ -67,23 +74,14 @@ def on_init(environment: Any, runner: Any, **_: Any) -> None:
 @events.test_start.add_listener  # type: ignore[untyped-decorator]
 def on_test_start(environment: Any, **_: Any) -> None:
     """Begin the run, where this process conducts it."""
-    if environment.tailgate.conductor is not None:
-        environment.tailgate.conductor.begin()
-
-
-def checked_plan(environment: Any, *, quiet: bool) -> Plan:
-    """The plan of the options; ends the process with one line where there is none."""
-    options = environment.parsed_options
-    if options.seed is None:
-        # A server may have cached the prompts of an earlier run: another seed, other prompts.
-        options.seed = secrets.randbelow(2**31)
-    workers = 1 if isinstance(environment.runner, LocalRunner) else options.expect_workers
-    try:
-        return plan_of(options, environment.host, workers)
-    except OptionError as error:
-        if not quiet:
-            sys.stderr.write(f"locust: {error}\n")
-        sys.exit(UNUSABLE)
+    parts = environment.tailgate
+    if parts.complaint is not None:
+        # Said only now, when forked workers have joined: before, they would not hear of the end.
+        sys.stderr.write(f"locust: {parts.complaint}\n")
+        environment.process_exit_code = UNUSABLE
+        gevent.spawn(environment.runner.quit)
+    elif parts.conductor is not None:
+        parts.conductor.begin()
 
 
 def on_quitting(environment: Any, **_: Any) -> None:
@@ -107,9 +105,9 @@ def on_interrupt(environment: Any) -> None:
         os._exit(INCOMPLETE)
     parts.interrupted = True
     part = parts.conductor or parts.crew
-    if part.running:
+    if part is not None and part.running:
         part.stop("interrupted")
-    elif parts.conductor is not None:
+    else:
         environment.runner.quit()
 
 

@@ -16,7 +16,7 @@ from loadtests.stream import converse
 from loadtests.token_ceiling import TokenCeiling
 from slo.record import Arrival, Failure
 
-STOP_DRAIN_S = 5.0  # how long requests in flight may take to end when a run is cut short
+STOP_DRAIN_S = 3.0  # how long requests in flight may take to end when a run is cut short
 
 
 class OpenLoop:

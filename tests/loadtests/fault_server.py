@@ -1,6 +1,7 @@
 """A server that answers as its path says: well, oddly, or not at all."""
 
 import asyncio
+import itertools
 import json
 import socket
 import struct
@@ -221,12 +222,16 @@ async def reset_mid_stream() -> Script:
     yield b"RESET"
 
 
-async def slow() -> Script:
-    yield STREAM_HEAD
-    for _ in range(100):
-        await asyncio.sleep(0.05)
-        yield chunk(event(HELLO[1]))
-    yield chunk(DONE) + END
+turns = itertools.count()
+
+
+def half() -> Script:
+    """Well, then not, in turn; well first after GET /info, with which a run begins."""
+    return status_500() if next(turns) % 2 else ok()
+
+
+def half_hang() -> Script:
+    return hang() if next(turns) % 2 else ok()
 
 
 SCRIPTS = {name: value for name, value in globals().items() if callable(value)}
@@ -253,7 +258,10 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, see
             path = head.split(b" ")[1].decode()
             sizes = [line for line in head.lower().split(b"\r\n") if b"content-length" in line]
             body = await reader.readexactly(int(sizes[0].split(b":")[1]) if sizes else 0)
-            if path not in ("/info", "/v1/models"):
+            if path == "/info":
+                global turns
+                turns = itertools.count()
+            elif path != "/v1/models":
                 seen.requests.append(head + body)
             async for part in SCRIPTS.get(path.strip("/"), status_404)():
                 if part == b"RESET":

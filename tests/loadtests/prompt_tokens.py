@@ -36,7 +36,8 @@ def table(qwen: tiktoken.Encoding) -> Iterator[str]:
                 ids = (prompts.prompt_id(scenario, lang, size, 0, index) for index in range(200))
                 counts = [len(qwen.encode(prompts.prompt(name).text)) for name in ids]
                 mean = statistics.mean(counts)
-                yield f"| {scenario} | {lang} | {size} | {mean:.0f} | {min(counts)} | {max(counts)} |"
+                cells = (scenario, lang, size, f"{mean:.0f}", min(counts), max(counts))
+                yield f"| {' | '.join(map(str, cells))} |"
 
 
 def fit(qwen: tiktoken.Encoding) -> Iterator[str]:

@@ -1,0 +1,160 @@
+"""The pure readers: however the network cuts an answer, they read the same."""
+
+import json
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadtests.answer import read_answer
+from loadtests.exchange import Exchange
+from loadtests.http1 import AnswerReader, NotHttpError, parse_head
+from loadtests.reasoning import ReasoningReader, mode_seen
+from loadtests.sse import EventReader
+from tests.loadtests.fault_server import DONE, END, HELLO, STREAM_HEAD, chunk, delta, event, last
+
+TEXTS = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=6)
+CUTS = st.integers(1, 7)
+
+
+def cut(data: bytes, most: int, seed: int) -> list[bytes]:
+    rng = random.Random(seed)
+    pieces = []
+    while data:
+        size = rng.randint(1, most)
+        pieces.append(data[:size])
+        data = data[size:]
+    return pieces
+
+
+@given(datas=TEXTS, most=CUTS, seed=st.integers(0, 999), end=st.sampled_from([b"\n", b"\r\n"]))
+def test_events_are_the_same_however_they_are_cut(
+    datas: list[str], most: int, seed: int, end: bytes
+) -> None:
+    wanted = [json.dumps(data, ensure_ascii=False).encode() for data in datas]
+    whole = b"".join(b": ping" + end + end + event(data, end) for data in wanted)
+    reader = EventReader()
+    found = [data for piece in cut(whole, most, seed) for data in reader.feed(piece)]
+    assert found == wanted
+    assert not reader.pending
+
+
+@given(bodies=TEXTS, most=CUTS, seed=st.integers(0, 999))
+def test_a_chunked_body_is_the_same_however_it_is_cut(
+    bodies: list[str], most: int, seed: int
+) -> None:
+    parts = [body.encode() for body in bodies]
+    whole = STREAM_HEAD + b"".join(map(chunk, parts)) + END
+    reader = AnswerReader()
+    assert b"".join(reader.feed(piece) for piece in cut(whole, most, seed)) == b"".join(parts)
+    assert reader.ended
+
+
+def test_a_carriage_return_alone_ends_lines_too() -> None:
+    reader = EventReader()
+    assert reader.feed(b"data: a\r\rdata: b\r\r:\r") == [b"a", b"b"]
+
+
+def test_trailers_and_interim_answers_are_passed_over() -> None:
+    reader = AnswerReader()
+    reader.feed(b"HTTP/1.1 100 Continue\r\n\r\n" + STREAM_HEAD)
+    assert reader.head is not None
+    assert reader.head.status == 200
+    assert reader.feed(b"3;name=value\r\nabc\r\n0\r\nServer-Timing: x\r\n\r\n") == b"abc"
+    assert reader.ended
+
+
+@pytest.mark.parametrize("data", [b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.1 hello\r\n\r\n"])
+def test_what_is_no_http_is_said_so(data: bytes) -> None:
+    with pytest.raises(NotHttpError, match=r"SSH|hello"):
+        AnswerReader().feed(data)
+
+
+def test_a_chunk_without_a_size_is_no_http() -> None:
+    reader = AnswerReader()
+    reader.feed(STREAM_HEAD)
+    with pytest.raises(NotHttpError, match="no chunk size"):
+        reader.feed(b"xyz\r\nabc\r\n")
+
+
+def test_a_connection_is_kept_as_the_head_says() -> None:
+    assert parse_head(b"HTTP/1.1 200 OK").keeps_open
+    assert not parse_head(b"HTTP/1.1 200 OK\r\nConnection: Close").keeps_open
+    assert not parse_head(b"HTTP/1.0 200 OK").keeps_open
+
+
+def split(mode: str, *contents: str) -> tuple[list[str], list[str]]:
+    reader = ReasoningReader(mode)
+    texts = [*(reader.feed(content, "") for content in contents), reader.rest()]
+    return [t.reasoning for t in texts if t.reasoning], [t.answer for t in texts if t.answer]
+
+
+@pytest.mark.parametrize(
+    ("mode", "contents", "reasoning", "answer"),
+    [
+        ("tag", ["<think>", "\n", "so", "</think>", "Yes"], ["\n", "so"], ["Yes"]),
+        ("tag", ["<thi", "nk>so</th", "ink>Yes"], ["so"], ["Yes"]),
+        ("tag", ["<think>a</think>b"], ["a"], ["b"]),
+        ("tag", ["1 <", " 2"], [], ["1 <", " 2"]),
+        ("tag", ["<think>if a <", " b"], ["if a ", "< b"], []),
+        ("tag", ["<think>cut </"], ["cut ", "</"], []),
+        ("tag", ["Yes", "<think>"], [], ["Yes", "<think>"]),
+        ("prompt-opened", ["so", "</think>", "Yes"], ["so"], ["Yes"]),
+        ("prompt-opened", ["never ", "ends"], ["never ", "ends"], []),
+        ("none", ["<think>", "Yes"], [], ["<think>", "Yes"]),
+        ("none", ["", "\ufffd", "é"], [], ["é"]),
+    ],
+)
+def test_reasoning_ends_where_its_marker_does(
+    mode: str, contents: list[str], reasoning: list[str], answer: list[str]
+) -> None:
+    assert split(mode, *contents) == (reasoning, answer)
+
+
+@pytest.mark.parametrize(
+    ("contents", "field", "ended", "mode"),
+    [
+        ("Yes", True, True, "field"),
+        ("\n<think>so", False, False, "tag"),
+        ("so</think>Yes", False, True, "prompt-opened"),
+        ("Yes", False, True, "none"),
+        ("so and so", False, False, "unknown"),
+    ],
+)
+def test_a_trial_answer_tells_the_mode_or_that_it_cannot(
+    contents: str, field: bool, ended: bool, mode: str
+) -> None:
+    assert mode_seen(contents, field, ended) == mode
+
+
+def exchange(*packets: bytes) -> Exchange:
+    stamps = [1_000_000 * (at + 1) for at in range(len(packets))]
+    return Exchange(sent_ns=0, ended_ns=10**9, stamps_ns=stamps, packets=list(packets))
+
+
+def test_an_event_has_the_time_of_the_packet_that_ended_it() -> None:
+    first = chunk(event(HELLO[1]))
+    answer = read_answer(
+        exchange(STREAM_HEAD, first[:9], first[9:], chunk(event(last())) + chunk(DONE) + END),
+        "none",
+    )
+    assert answer.failure is None
+    assert answer.chunk_stamps_ns == [3_000_000]
+    assert answer.first_event_ns == 3_000_000
+
+
+def test_usage_with_each_chunk_tells_the_first_chunks_tokens() -> None:
+    events = [json.loads(delta(content=text)) for text in ("one two three", " four", " five")]
+    for event_, tokens in zip(events, (3, 4, 5), strict=True):
+        event_["usage"] = {"prompt_tokens": 9, "completion_tokens": tokens}
+    datas = [json.dumps(one).encode() for one in events]
+    packets = [chunk(event(data)) for data in datas]
+    answer = read_answer(exchange(STREAM_HEAD, *packets, chunk(DONE) + END), "none")
+    assert answer.first_chunk_usage == 3
+    assert answer.usage == {"prompt_tokens": 9, "completion_tokens": 5}
+
+
+def test_a_payload_that_would_break_out_of_the_list_is_malformed() -> None:
+    packets = [chunk(event(b'{"choices": []},{"choices": []}')), chunk(DONE) + END]
+    assert read_answer(exchange(STREAM_HEAD, *packets), "none").failure == "malformed_event"
