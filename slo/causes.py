@@ -11,7 +11,7 @@ from slo import join
 from slo.diagnosis import Diagnosis, diagnose
 from slo.evidence import readable
 from slo.gpu_log import GpuInfo, GpuLog, GpuSample, read_gpu_log
-from slo.machine import machine_of
+from slo.machine import Found, machine_of
 from slo.request_table import Requests, Rows, table
 from slo.rundir import (
     GPU,
@@ -87,6 +87,11 @@ def causes_of(directory: Path, run: Run, requests: Requests, limits: Limits = LI
         gpu_absent=log.unavailable,
         server_absent=server_log.unavailable,
     )
+
+
+def found_for(directory: Path, run: Run) -> Found:
+    """The roofline of all GPUs that the sidecar saw, whether they were used or not."""
+    return machine_of(run.model, info(directory), _gpu_log(directory, run).gpus)
 
 
 def info(directory: Path) -> Mapping[str, Any]:

@@ -77,6 +77,10 @@ class GpuSample:
     clocks_event_reasons: int | None = None  # NVML's bit mask
     energy_j: float | None = None  # since the driver was loaded; each second
     processes: tuple[GpuProcess, ...] | None = None  # each second
+    throttled_power_s: float | None = None  # so far, each second, from here on
+    throttled_sw_thermal_s: float | None = None
+    throttled_hw_thermal_s: float | None = None
+    throttled_brake_s: float | None = None
     graphics_active_pct: float | None = None  # GPM, Hopper and newer, from here on
     sm_active_pct: float | None = None
     sm_occupancy_pct: float | None = None

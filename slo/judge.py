@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from slo import load_checks, validity
+from slo import load_checks, physics, validity
+from slo.causes import found_for
 from slo.evidence import Evidence, read_evidence
 from slo.measurements import Measurements
 from slo.objective_test import decide, has_sent_view
@@ -34,7 +35,8 @@ def judge(directory: Path, slo: Slo) -> Verdict:
         row(objective, decision, measured, by_holm=i in chance)
         for i, (objective, decision) in enumerate(zip(slo.objectives, decisions, strict=True))
     ]
-    checks = tuple(_checks(evidence, slo, rows))
+    roofline = physics.roofline(evidence.run, measured.columns, found_for(directory, evidence.run))
+    checks = (*_checks(evidence, slo, rows), roofline)
     rows = [_unless_void(line, checks) for line in rows]
     result = _result(rows, checks)
     return Verdict(
