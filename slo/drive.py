@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -135,6 +135,7 @@ def run(
 
     require_load_extra()
     directory = out or default_directory(load, datetime.now(UTC))
+    ours = (LOG, sidecar.LOG) if gpu == "off" else (LOG, sidecar.LOG, rundir.GPU)
     if not force:
         made(directory)  # refuses at once, not after the wait
     try:
@@ -142,10 +143,15 @@ def run(
         target_probe.wait_until_ready(load.target, timeout_s=ready_timeout_s, key=key, say=say)
         model = load.model or target_probe.first_model(load.target, key=key)
         made(directory, force=force)
-        return directory, _drive(replace(load, model=model), directory, gpu, console, say)
+        _forget(directory, ours)  # of a run that was killed before it began
+        made(directory)
+        code = _drive(replace(load, model=model), directory, gpu, console, say)
+        if code == EXIT_INTERRUPTED and not (directory / rundir.RUN).exists():
+            raise KeyboardInterrupt
+        return directory, code
     except (DriveError, target_probe.TargetError, KeyboardInterrupt) as error:
         if getattr(error, "exit_code", EXIT_USAGE) == EXIT_USAGE:
-            _forget(directory)
+            _forget(directory, ours)
         raise
 
 
@@ -225,11 +231,11 @@ def _last_words(log: Path, code: int) -> DriveError:
     return DriveError(f"Locust ended with {code}; {log}: {last}", EXIT_INTERNAL)
 
 
-def _forget(directory: Path) -> None:
+def _forget(directory: Path, names: Sequence[str]) -> None:
     """Leave nothing of a run that never began."""
     if (directory / rundir.RUN).exists() or not directory.is_dir():
         return
-    for name in (LOG, sidecar.LOG, rundir.GPU):
+    for name in names:
         (directory / name).unlink(missing_ok=True)
     with suppress(OSError):  # somebody else's files are in it
         directory.rmdir()

@@ -42,6 +42,8 @@ def _target(text: str) -> str:
     scheme, _, rest = text.partition("://")
     if scheme not in ("http", "https") or not rest.strip("/"):
         raise ValueError(f"{text!r} is no target; write http://HOST:PORT or https://HOST")
+    if rest.rstrip("/").endswith("/v1"):
+        raise ValueError(f"{text!r} names the API's path too; leave /v1 away")
     return text.rstrip("/")
 
 

@@ -15,6 +15,7 @@ import pytest
 from slo import rundir
 from tests.cli.conftest import SLO, Answer, answering, says_one_line, slo
 from tests.cli.processes import children_of, is_running
+from tests.serving import running_target
 
 QUICK = ("--rate", "10/s", "--duration", "3s", "--warmup", "1s", "--arrival", "constant")
 SHORT = ("--max-tokens", "8", "--seed", "7", "--sidecar", "off")
@@ -188,6 +189,7 @@ def test_validate_says_what_it_understood_and_goes_on_after_a_mistake(
         (("--sidecar", "maybe"), ("--sidecar", "'maybe'", "local, off, http://HOST:PORT")),
         (("--processes", "2"), ("No such option", "--processes")),
         (("--target", "localhost:8000"), ("--target", "http://HOST:PORT")),
+        (("--target", "http://127.0.0.1:9/v1"), ("--target", "leave /v1 away")),
         (("--api-key-env", "TAILGATE_NO_KEY"), ("--api-key-env", "TAILGATE_NO_KEY")),
     ],
 )
@@ -333,3 +335,19 @@ def test_stopping_a_run_keeps_what_was_measured_and_leaves_no_process(
     assert not run.finished
     assert run.stopped is not None
     assert run.counts.completed > 0
+
+
+def test_stopping_before_the_load_has_begun_leaves_nothing(tmp_path: Path) -> None:
+    with running_target("--engine", "sim", "--ttft-ms", "60000") as url:
+        argv = [*SLO, "run", "--target", url, *QUICK, "--sidecar", "off", "--out", "here"]
+        with subprocess.Popen(argv, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as process:
+            deadline = time.monotonic() + 30
+            while not (below := children_of(process.pid)):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=40)
+    assert process.returncode == 130, err
+    assert err.splitlines()[-1] == "slo run: stopped"
+    assert not [pid for pid in below if is_running(pid)]
+    assert not (tmp_path / "here").exists()
