@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from slo import children, demo, drive, ending, restate, rundir, slofile, verdict_file
+from slo import children, cli_evidence, demo, drive, ending, restate, rundir, slofile, verdict_file
 from slo import options as o
 from slo.ending import EXIT_CODES, UsageError
 from slo.objectives import Load, Slo
@@ -124,12 +124,7 @@ def run(
     directory, code = drive.run(
         load, out, force=force, ready_timeout_s=ready_timeout, gpu=sidecar, console=_stderr()
     )
-    try:
-        if objectives is not None and code != drive.EXIT_INTERRUPTED:
-            code = _judged(directory, objectives)
-    finally:
-        typer.echo(directory)
-    return code
+    return _finished(directory, code, objectives)
 
 
 @app.command()
@@ -173,6 +168,10 @@ def validate(
             typer.echo(str(error), err=True)
             code = EXIT_USAGE
     return code
+
+
+app.command(name="diagnose")(cli_evidence.diagnose_)
+app.command(name="lint")(cli_evidence.lint_)
 
 
 @app.command(name="demo")
@@ -223,6 +222,16 @@ def _filled_in(asked: Load, wanted: Load) -> dict[str, Any]:
         if values[name] is None:
             raise UsageError(f"--{flag} is missing; give it, or a --slo file with load: {flag}")
     return values
+
+
+def _finished(directory: Path, code: int, objectives: Slo | None) -> int:
+    """Judge the run if that was asked for; its directory is the last line in any case."""
+    try:
+        if objectives is None or code == drive.EXIT_INTERRUPTED:
+            return code
+        return _judged(directory, objectives)
+    finally:
+        typer.echo(directory)
 
 
 def _existing(directory: Path) -> Path:
