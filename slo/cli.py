@@ -3,17 +3,17 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from slo import children, cli_evidence, demo, drive, ending, restate, rundir, slofile, verdict_file
+from slo import children, demo, drive, ending, restate, rundir, slofile, verdict_file
 from slo import options as o
 from slo.ending import EXIT_CODES, UsageError
 from slo.objectives import Load, Slo
@@ -105,7 +105,7 @@ def run(
     asked = Load(rate, arrival, duration, warmup, mix, input_class, max_tokens)
     load = drive.Load(
         target=target,
-        **_filled_in(asked, objectives.load if objectives else Load()),
+        **o.filled_in(asked, objectives.load if objectives else Load()),
         model=model,
         temperature=temperature,
         top_p=top_p,
@@ -170,10 +170,6 @@ def validate(
     return code
 
 
-app.command(name="diagnose")(cli_evidence.diagnose_)
-app.command(name="lint")(cli_evidence.lint_)
-
-
 @app.command(name="demo")
 def demo_(
     engine: Annotated[
@@ -212,16 +208,6 @@ def _stdout() -> Console:
     # In a log a folded path is one that nobody can copy.
     folds = sys.stdout.isatty() or "COLUMNS" in os.environ
     return Console(width=None if folds else LOG_WIDTH)
-
-
-def _filled_in(asked: Load, wanted: Load) -> dict[str, Any]:
-    """What was asked for, and for the rest what slo.yaml says of its load."""
-    told = {name: value for name, value in asdict(asked).items() if value is not None}
-    values = asdict(wanted) | told
-    for name, flag in (("rate_per_s", "rate"), ("duration_s", "duration")):
-        if values[name] is None:
-            raise UsageError(f"--{flag} is missing; give it, or a --slo file with load: {flag}")
-    return values
 
 
 def _finished(directory: Path, code: int, objectives: Slo | None) -> int:

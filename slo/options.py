@@ -1,12 +1,15 @@
 """The options of `slo run` as typer reads them, each declared once with its parser and help."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from slo import quantities
+from slo.ending import UsageError
+from slo.objectives import Load
 
 T = TypeVar("T")
 Number = TypeVar("Number", int, float)
@@ -153,3 +156,17 @@ Out = Annotated[
 ]
 StoreAnswers = Annotated[bool, typer.Option("--store-answers", help="Keep texts: answers.jsonl.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the run that --out holds.")]
+
+
+def filled_in(asked: Load, wanted: Load) -> dict[str, Any]:
+    """What was asked for, and for the rest what slo.yaml says of its load.
+
+    Raises:
+        UsageError: neither says the rate, or the duration.
+    """
+    told = {name: value for name, value in asdict(asked).items() if value is not None}
+    values = asdict(wanted) | told
+    for name, flag in (("rate_per_s", "rate"), ("duration_s", "duration")):
+        if values[name] is None:
+            raise UsageError(f"--{flag} is missing; give it, or a --slo file with load: {flag}")
+    return values
