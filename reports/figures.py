@@ -7,7 +7,7 @@ from statistics import fmean, median
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from reports import charts, words
+from reports import charts, evidence_panels, words
 from slo.rundir import Run
 from slo.summary import GpuSecond, GpuView, LatencyLine, SecondsLine, Summary
 from slo.verdict import Row, Verdict
@@ -104,7 +104,8 @@ def over_time(summary: Summary, verdict: Verdict, run: Run, *, narrow: bool) -> 
         return None
     step = points(summary, narrow=narrow)
     gpu = summary.gpu if words.gpu_absent(summary.gpu) is None else None
-    count = 4 + (3 if gpu else 0)
+    extra = evidence_panels.shown(summary.causes)
+    count = 4 + (3 if gpu else 0) + len(extra)
     with charts.style(f"time-{narrow}"):
         figure = charts.new(_NARROW if narrow else _WIDE, 1.12 * count + 0.2)
         panels: list[Axes] = list(figure.subplots(count, 1, sharex=True))
@@ -114,7 +115,9 @@ def over_time(summary: Summary, verdict: Verdict, run: Run, *, narrow: bool) -> 
         _rates(panels[2], groups)
         _in_flight(panels[3], groups)
         if gpu:
-            _gpu(panels[4:], gpu, points(summary, narrow=narrow))
+            _gpu(panels[4:7], gpu, points(summary, narrow=narrow))
+        if extra and summary.causes:
+            evidence_panels.draw(panels[-len(extra) :], extra, summary.causes, step)
         planned = run.warmup_s + run.duration_s
         ends = [planned, summary.seconds[-1].second + 1.0]
         ends += [sample.at_s for sample in gpu.samples] if gpu else []

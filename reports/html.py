@@ -8,7 +8,7 @@ from statistics import fmean
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from reports import figures, reproduce, words
+from reports import figures, reproduce, why, words
 from reports.interval import Drawing, draw
 from slo.quantities import show, show_interval, show_s
 from slo.rundir import Run
@@ -77,6 +77,11 @@ def render(verdict: Verdict, summary: Summary, run: Run) -> str:
         load=_load(run),
         made_with=_made_with(run),
         target=reproduce.flat(summary.target),
+        causes=summary.causes and why.headline(summary.causes),
+        because=why.reasons(summary.causes) if summary.causes else [],
+        evidence=why.tables(summary.causes) if summary.causes else [],
+        estimates=why.estimates(summary.causes.signals) if summary.causes else "",
+        unseen=why.absent(summary.causes) if summary.causes else [],
         again=again,
         check=check,
         glossary=words.METRICS,

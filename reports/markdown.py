@@ -2,7 +2,7 @@
 
 import re
 
-from reports import words
+from reports import why, words
 from slo.quantities import show, show_s
 from slo.rundir import Run
 from slo.summary import PERCENTILES, FailureKind, Summary
@@ -29,6 +29,7 @@ def render(verdict: Verdict, summary: Summary, run: Run) -> str:
         _latency(summary, run),
         _failures(summary.failures),
         escape(_gpu(summary)),
+        _why(summary),
         f"<sub>Run {escape(verdict.run_id)}, started {escape(run.started_at)}, "
         f"{run.rate_per_s:g}/s {escape(run.arrival)} for {show_s(run.duration_s)}, "
         f"seed {run.seed}; {words.figures(summary)[0][1]} requests judged.</sub>",
@@ -119,6 +120,24 @@ def _failures(failures: tuple[FailureKind, ...]) -> str:
         for f in failures
     ]  # fmt: skip
     return table(["Failure", "Count", "Share", "Example"], rows, frozenset({1, 2}))
+
+
+def _why(summary: Summary) -> str:
+    causes = summary.causes
+    if causes is None:
+        return ""
+    said = [f"**What bounds the server:** {escape(why.headline(causes))}"]
+    said += [f"- {label}: {escape(text)}" for label, text in why.reasons(causes)]
+    said.append(f"- {escape(why.estimates(causes.signals))}")
+    parts = ["\n".join([said[0], "", *said[1:]])]
+    for shown in why.tables(causes):
+        right = frozenset() if shown.title == "Rules" else frozenset(range(1, len(shown.head)))
+        body = table(list(shown.head), [[escape(c) for c in row] for row in shown.rows], right)
+        parts.append(
+            f"<details><summary>{escape(shown.title)}</summary>\n\n{body}\n\n"
+            f"{escape(shown.caption)}\n\n</details>"
+        )
+    return "\n\n".join(parts)
 
 
 def _gpu(summary: Summary) -> str:

@@ -6,7 +6,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from reports import words
+from reports import why_terminal, words
 from slo.quantities import show_s
 from slo.summary import PERCENTILES, Summary
 from slo.verdict import Check, Result, Verdict
@@ -43,6 +43,9 @@ def render(verdict: Verdict, summary: Summary, console: Console) -> None:
         console.print(Text(f"Note: {_safe(note, console)}"))
     console.print()
     _what_was_seen(summary, console)
+    if summary.causes is not None:
+        console.print()
+        why_terminal.brief(summary.causes, console)
 
 
 def _objectives(verdict: Verdict, console: Console) -> Table:

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from slo import children, demo, drive, ending, restate, rundir, slofile, verdict_file
+from slo import children, cli_evidence, demo, drive, ending, restate, rundir, slofile, verdict_file
 from slo import options as o
 from slo.ending import EXIT_CODES, UsageError
 from slo.objectives import Load, Slo
@@ -168,6 +168,10 @@ def validate(
             typer.echo(str(error), err=True)
             code = EXIT_USAGE
     return code
+
+
+app.command(name="diagnose")(cli_evidence.diagnose_)
+app.command(name="lint")(cli_evidence.lint_)
 
 
 @app.command(name="demo")

@@ -46,17 +46,19 @@ def below(
 def every(conditions: Sequence[Condition]) -> Condition:
     """All of them; unknown where one is unknown and none fails."""
     failed = [one for one in conditions if one.holds is False]
-    unknown = [one for one in conditions if one.holds is None]
-    holds = False if failed else None if unknown else True
-    return _joined(failed or conditions, holds, conditions, all_count=True)
+    if failed:
+        return _joined(failed, False, near=all(one.near for one in failed))
+    holds = None if any(one.holds is None for one in conditions) else True
+    return _joined(conditions, holds, near=any(one.near for one in conditions))
 
 
 def some(conditions: Sequence[Condition]) -> Condition:
     """One of them; unknown where one is unknown and none holds."""
     true = [one for one in conditions if one.holds]
-    unknown = [one for one in conditions if one.holds is None]
-    holds = True if true else None if unknown else False
-    return _joined(true or conditions, holds, true or conditions, all_count=False)
+    if true:
+        return _joined(true, True, near=all(one.near for one in true))
+    holds = None if any(one.holds is None for one in conditions) else False
+    return _joined(conditions, holds, near=any(one.near for one in conditions))
 
 
 def number(value: float) -> str:
@@ -90,14 +92,6 @@ def _compared(
     )
 
 
-def _joined(
-    told: Sequence[Condition],
-    holds: bool | None,
-    counted: Sequence[Condition],
-    *,
-    all_count: bool,
-) -> Condition:
-    near = any(one.near for one in counted) if all_count else all(one.near for one in counted)
-    made = any if all_count else all
+def _joined(told: Sequence[Condition], holds: bool | None, *, near: bool) -> Condition:
     text = ", ".join(one.text for one in told)
-    return Condition(holds, text, near, made(one.estimated for one in counted))
+    return Condition(holds, text, near, any(one.estimated for one in told))

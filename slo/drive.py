@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from slo import progress, rundir, sidecar, target_probe
+from slo import progress, rundir, server_metrics, sidecar, target_probe
 from slo.children import child, kill
 from slo.verdict import EXIT_INTERNAL, EXIT_USAGE
 
@@ -135,7 +135,7 @@ def run(
 
     require_load_extra()
     directory = out or default_directory(load, datetime.now(UTC))
-    ours = (LOG, sidecar.LOG) if gpu == "off" else (LOG, sidecar.LOG, rundir.GPU)
+    ours = (LOG, sidecar.LOG, rundir.SERVER, *(() if gpu == "off" else (rundir.GPU,)))
     if not force:
         made(directory)  # refuses at once, not after the wait
     try:
@@ -145,7 +145,7 @@ def run(
         made(directory, force=force)
         _forget(directory, ours)  # of a run that was killed before it began
         made(directory)
-        code = _drive(replace(load, model=model), directory, gpu, console, say)
+        code = _drive(replace(load, model=model), directory, key, gpu, console, say)
         if code == EXIT_INTERRUPTED and not (directory / rundir.RUN).exists():
             raise KeyboardInterrupt
         return directory, code
@@ -168,7 +168,12 @@ def made(directory: Path, *, force: bool = False) -> Path:
 
 
 def _drive(
-    load: Load, directory: Path, gpu: str, console: Console, say: Callable[[str], None]
+    load: Load,
+    directory: Path,
+    key: str | None,
+    gpu: str,
+    console: Console,
+    say: Callable[[str], None],
 ) -> int:
     spec = importlib.util.find_spec("loadtests")
     assert spec is not None
@@ -184,6 +189,7 @@ def _drive(
     with (
         path.open("wb") as log,
         sidecar.beside(gpu, directory, say),
+        server_metrics.beside(load.target, directory, key, say),
         child([*argv, *arguments(load, directory)], stdout=log) as locust,
         progress.view(directory, console) as refresh,
     ):

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from slo.causes import causes_of
 from slo.evidence import readable
 from slo.gpu_log import read_gpu_log
 from slo.histograms import percentile_rank
@@ -13,6 +14,7 @@ from slo.latencies import Floats, Mask, spans
 from slo.measurements import ALL, Measurements, collect
 from slo.quantile_test import Sample
 from slo.record import Failure
+from slo.request_table import Rows, table
 from slo.rundir import GPU, TARGET, Run, RunDirError, read_json, read_records, read_run
 from slo.summary import (
     PERCENTILES,
@@ -34,7 +36,8 @@ def summarise(directory: Path) -> Summary:
         RunDirError: run.json cannot be read.
     """
     run = read_run(directory)
-    measured = collect(readable(read_records, directory, []), run)
+    rows = Rows()
+    measured = collect(rows.noting(readable(read_records, directory, [])), run)
     columns, judged = measured.columns, measured.judged()
     start, end = measured.window_s
     length = max(end - start, 1e-9)
@@ -53,6 +56,7 @@ def summarise(directory: Path) -> Summary:
         failures=tuple(_failures(measured)),
         gpu=_gpu(directory, run),
         target=_target(directory),
+        causes=causes_of(directory, run, table(rows)),
     )
 
 

@@ -1,6 +1,10 @@
 """What a report shows of a run, beside its verdict: pure numbers, folded once from the records."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from slo.causes import Causes
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 
@@ -87,3 +91,4 @@ class Summary:
     failures: tuple[FailureKind, ...]
     gpu: GpuView
     target: dict[str, object]  # GET /info at the run's start, flattened; empty: not measured
+    causes: "Causes | None" = None  # why it was as fast as it was

@@ -21,6 +21,7 @@ OURS = {
 OURS_IN_FILE = {
     "target/nvml_sidecar.py": ("slo.rundir",),
     "slo/cli.py": ("slo", "reports"),
+    "slo/cli_evidence.py": ("slo", "reports"),
 }
 NEVER_IN_SLO = {"locust", "torch", "fastapi", "pynvml", "gevent", "transformers"}
 LAZY = {"torch", "transformers", "vllm", "pynvml"}
