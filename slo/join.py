@@ -226,7 +226,7 @@ def _median_by_second(at: Indices, values: Floats, seconds: int) -> Floats:
     starts = np.flatnonzero(np.diff(at, prepend=-1))
     for start, part in zip(starts, np.split(values, starts[1:]), strict=True) if len(at) else ():
         if at[start] < seconds:
-            medians[at[start]] = np.median(part)
+            medians[at[start]] = round(float(np.median(part)), 6)  # a us; less is the clock
     return medians
 
 
