@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loadtests.exchange import Exchange
-from loadtests.http1 import AnswerReader, NotHttpError
 from loadtests.reasoning import ReasoningReader
 from loadtests.sse import EventReader
 from slo.record import Failure, TokensFrom
@@ -39,33 +38,25 @@ class Answer:
 def read_answer(exchange: Exchange, mode: str) -> Answer:
     """Read an exchange that has ended, under a way of marking reasoning."""
     answer = Answer()
-    http, sse = AnswerReader(), EventReader()
-    stamps: list[int] = []
-    payloads: list[bytes] = []
-    page = b""
-    try:
-        for stamp, packet in zip(exchange.stamps_ns, exchange.packets, strict=True):
-            body = http.feed(packet)
-            if http.head is not None and not _is_stream(http):
-                page += body
-                continue
-            for data in sse.feed(body):
-                stamps.append(stamp)
-                payloads.append(data)
-        if exchange.closed:
-            http.close()
-    except NotHttpError as error:
-        answer.failure, answer.detail = Failure.NOT_HTTP, str(error)
+    http = exchange.http
     if http.head is not None:
         answer.status = http.head.status
         if answer.status != 200:
-            return _failed(answer, Failure.HTTP_STATUS, _status_words(http, page))
-        if not _is_stream(http):
-            kind = http.head.headers.get("content-type", "no Content-Type")
+            return _failed(answer, Failure.HTTP_STATUS, _status_words(exchange))
+        kind = http.head.headers.get("content-type", "no Content-Type")
+        if not kind.startswith("text/event-stream"):
+            page = b"".join(exchange.bodies)
             return _failed(answer, Failure.NOT_A_STREAM, f"{kind}: {_excerpt(page)}")
+    sse = EventReader()
+    stamps: list[int] = []
+    payloads: list[bytes] = []
+    for stamp, body in zip(exchange.stamps_ns, exchange.bodies, strict=True):
+        for data in sse.feed(body):
+            stamps.append(stamp)
+            payloads.append(data)
     _read_events(answer, stamps, payloads, ReasoningReader(mode))
     if answer.failure is None and not answer.done:
-        answer.failure, answer.detail = _why_it_ended(exchange, http, sse)
+        answer.failure, answer.detail = _why_it_ended(exchange, sse)
     elif answer.failure is None and not answer.chunk_stamps_ns:
         answer.failure, answer.detail = Failure.EMPTY_ANSWER, "[DONE] and no text before it"
     return answer
@@ -205,31 +196,25 @@ def _read_extras(answer: Answer, event: dict[str, Any]) -> None:
         }
 
 
-def _why_it_ended(
-    exchange: Exchange, http: AnswerReader, sse: EventReader
-) -> tuple[Failure, str | None]:
-    broke = exchange.broke
-    if broke in (Failure.TIMEOUT_BEFORE_HEADERS, Failure.TIMEOUT_MID_STREAM):
-        headers = http.head is not None
-        broke = Failure.TIMEOUT_MID_STREAM if headers else Failure.TIMEOUT_BEFORE_HEADERS
+def _why_it_ended(exchange: Exchange, sse: EventReader) -> tuple[Failure, str | None]:
+    http, broke = exchange.http, exchange.broke
+    if broke is Failure.TIMEOUT_BEFORE_HEADERS and http.head is not None:
+        broke = Failure.TIMEOUT_MID_STREAM
     if broke is not None:
         return broke, exchange.detail
-    if http.head is None and not exchange.packets:
+    if http.head is None and not exchange.received_bytes:
         return Failure.RESET, "the peer closed the connection without an answer"
     if not http.ended or sse.pending:
         return Failure.CUT_MID_STREAM, "the body ended inside a chunk or an event"
     return Failure.MISSING_DONE, "the body ended well, but without [DONE]"
 
 
-def _is_stream(http: AnswerReader) -> bool:
-    head = http.head
-    return head is not None and head.headers.get("content-type", "").startswith("text/event-stream")
-
-
-def _status_words(http: AnswerReader, page: bytes) -> str:
-    assert http.head is not None
-    wait = http.head.headers.get("retry-after")
-    return f"HTTP {http.head.status}{f', Retry-After: {wait}' if wait else ''}: {_excerpt(page)}"
+def _status_words(exchange: Exchange) -> str:
+    head = exchange.http.head
+    assert head is not None
+    wait = head.headers.get("retry-after")
+    page = _excerpt(b"".join(exchange.bodies))
+    return f"HTTP {head.status}{f', Retry-After: {wait}' if wait else ''}: {page}"
 
 
 def _failed(answer: Answer, failure: Failure, detail: str) -> Answer:

@@ -218,12 +218,17 @@ class Conductor:
         unaccounted = scheduled - self.writer.total.records - self.writer.not_started
         if unaccounted:
             self._faults.append(f"{unaccounted} of {scheduled} arrivals have no record")
+        try:
+            self.writer.close(ask(self._plan, "/info"))
+        except Exception as error:  # the counts are worth more than the histograms
+            log.exception("the run directory could not be completed")
+            self._faults.append(f"the run directory could not be completed: {error!r}")
         stopped = self._stopped
         if self._faults:
             at_s = stopped.at_s if stopped else self._now_s()
             stopped = Stopped(at_s, "; ".join(dict.fromkeys(self._faults)))
         finished = not self._faults
-        self.writer.finish(self._infos(), stopped, ask(self._plan, "/info"), finished=finished)
+        self.writer.finish(self._infos(), stopped, finished=finished)
         code = COMPLETE if finished else INCOMPLETE
         self._end_with(code, f"stopped: {stopped.why}" if stopped else None)
 

@@ -17,7 +17,7 @@ from loadtests.open_loop import OpenLoop
 from loadtests.options import Plan, plan_of
 from loadtests.outcome import Outcome
 
-HAND_OVER_S = 1.0
+HAND_OVER_S = 0.2  # often and little: what takes long delays stamps
 
 log = logging.getLogger(__name__)
 

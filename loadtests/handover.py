@@ -1,4 +1,4 @@
-"""From a worker to the one that writes: outcomes in batches once a second, and totals at the end.
+"""From a worker to the one that writes: outcomes in small batches, and totals at the end.
 
 The totals must equal the sum of the batches; a worker that never sends them was lost.
 """

@@ -20,15 +20,16 @@ class Outcome:
     received_bytes: int
 
 
-def outcome(arrival: Arrival, worker: int, exchange: Exchange, mode: str, t0_ns: int) -> Outcome:
+def outcome(exchange: Exchange, worker: int, mode: str, t0_ns: int) -> Outcome:
     """Read an exchange that has ended; `t0_ns` is the run's start on this machine's clock."""
     read = read_answer(exchange, mode)
-    record = _record(arrival, worker, exchange, read, t0_ns)
+    assert exchange.arrival is not None
+    record = _record(exchange.arrival, worker, exchange, read, t0_ns)
     return Outcome(
         record,
         "".join(read.reasoning_texts),
         "".join(read.answer_texts),
-        sum(map(len, exchange.packets)),
+        exchange.received_bytes,
     )
 
 

@@ -2,13 +2,11 @@
 
 import http.client
 import json
-import time
 from dataclasses import dataclass, replace
 from typing import Any
 
 from loadtests.answer import read_answer
 from loadtests.chat_request import body, head, origin
-from loadtests.exchange import Exchange
 from loadtests.options import AUTO, Plan
 from loadtests.prompts import prompt, prompt_id
 from loadtests.reasoning import MODES, mode_seen
@@ -76,9 +74,7 @@ def _trial(plan: Plan) -> str:
     tokens = plan.load.max_tokens if plan.reasoning == AUTO else TRIAL_TOKENS
     content = body(plan, text, min(tokens, plan.load.max_tokens))
     wire = b"%b%d\r\n\r\n%b" % (head(plan), len(content), content)
-    exchange = Exchange()
-    deadline_ns = time.perf_counter_ns() + round(plan.timeout_s * 1e9)
-    converse(origin(plan.url), wire, deadline_ns, exchange)
+    exchange = converse(origin(plan.url), wire, plan.timeout_s)
     answer = read_answer(exchange, "none")
     if answer.failure is not None:
         raise TargetError(

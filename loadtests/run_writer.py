@@ -71,15 +71,8 @@ class RunWriter:
             self._answers.flush()
         return tally
 
-    def finish(
-        self,
-        workers: tuple[WorkerInfo, ...],
-        stopped: Stopped | None,
-        info: dict[str, Any] | None,
-        *,
-        finished: bool,
-    ) -> None:
-        """Close the logs, write the histograms, and run.json again."""
+    def close(self, info: dict[str, Any] | None) -> None:
+        """Close the logs, and write what is derived from them: the histograms."""
         self._requests.close()
         if self._answers is not None:
             self._answers.close()
@@ -88,6 +81,11 @@ class RunWriter:
         from slo.histograms import write_hlog
 
         write_hlog(self.directory)
+
+    def finish(
+        self, workers: tuple[WorkerInfo, ...], stopped: Stopped | None, *, finished: bool
+    ) -> None:
+        """Write run.json again, the last of all files."""
         total = self.total
         self.run = replace(
             self.run,

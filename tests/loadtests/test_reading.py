@@ -129,8 +129,11 @@ def test_a_trial_answer_tells_the_mode_or_that_it_cannot(
 
 
 def exchange(*packets: bytes) -> Exchange:
-    stamps = [1_000_000 * (at + 1) for at in range(len(packets))]
-    return Exchange(sent_ns=0, ended_ns=10**9, stamps_ns=stamps, packets=list(packets))
+    """An exchange whose n-th packet came after n ms."""
+    filled = Exchange(sent_ns=0, ended_ns=10**9)
+    for at, packet in enumerate(packets, 1):
+        filled.take(at * 1_000_000, packet)
+    return filled
 
 
 def test_an_event_has_the_time_of_the_packet_that_ended_it() -> None:
