@@ -63,6 +63,14 @@ def prompt(name: str) -> Prompt:
     return Prompt(name, head + text, answer)
 
 
+def check(name: str) -> dict[str, object]:
+    """By what an answer to the prompt of an id is graded, as checks.jsonl holds it."""
+    answer = prompt(name).answer
+    if isinstance(answer, MathAnswer):
+        return {"kind": "math", "value": answer.value}
+    return {"kind": "code", "function": answer.function, "tests": answer.tests}
+
+
 def corpus() -> str:
     """The text on which the tiny model's tokenizer is trained: prompts of all kinds."""
     names = [

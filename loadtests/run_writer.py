@@ -1,5 +1,6 @@
 """Writes a run directory; only the master (or the one process of a local run) does."""
 
+import json
 import platform
 import re
 import socket
@@ -16,6 +17,7 @@ from typing import Any, BinaryIO
 from loadtests.handover import Tally
 from loadtests.options import Plan
 from loadtests.preflight import Target
+from loadtests.prompts import check
 from loadtests.schedule import arrivals
 from slo import rundir
 from slo.rundir import Counts, Lateness, Run, Stopped, WorkerInfo
@@ -52,6 +54,7 @@ class RunWriter:
         self._requests: BinaryIO = (self.directory / rundir.REQUESTS).open("ab")
         self._answers: BinaryIO | None = None
         if plan.store_answers:
+            _write_checks(self.directory, plan)
             self._answers = (self.directory / rundir.ANSWERS).open("ab")
 
     def start(self, t0_mono_ns: int, t0_wall_ns: int, workers: tuple[WorkerInfo, ...]) -> None:
@@ -116,6 +119,14 @@ def lateness(micros: "array[int]") -> Lateness | None:
     ordered = sorted(micros)
     at = [ordered[-(-len(ordered) * percent // 100) - 1] / 1000 for percent in (50, 95, 99)]
     return Lateness(at[0], at[1], at[2], ordered[-1] / 1000)
+
+
+def _write_checks(directory: Path, plan: Plan) -> None:
+    """Write checks.jsonl: by what each answer is graded, so that grading needs no load engine."""
+    with (directory / rundir.CHECKS).open("w", encoding="utf-8") as file:
+        for arrival in arrivals(plan.load):
+            known = {"seq": arrival.seq, "check": check(arrival.prompt_id)}
+            file.write(json.dumps(known, ensure_ascii=False) + "\n")
 
 
 def _default_directory(plan: Plan, now: datetime) -> Path:
