@@ -111,9 +111,8 @@ def _read_events(
                 _refuse(answer, event)
                 return
             _read_extras(answer, event)
-    rest = reader.rest()
-    if last_delta is not None and (rest.reasoning or rest.answer):
-        _add_text(answer, last_delta, rest.reasoning, rest.answer)
+    if last_delta is not None:
+        _add_text(answer, last_delta, *reader.rest())
 
 
 def _parsed(payloads: list[bytes]) -> Iterator[Any]:
@@ -163,9 +162,7 @@ def _read_choice(
     content = delta.get("content") or ""
     thought = delta.get("reasoning_content") or delta.get("reasoning") or ""
     if content or thought:
-        text = reader.feed(content, thought)
-        if text.reasoning or text.answer:
-            _add_text(answer, stamp, text.reasoning, text.answer)
+        _add_text(answer, stamp, *reader.feed(content, thought))
     if choice.get("finish_reason"):
         answer.finish_reason = choice["finish_reason"]
 
@@ -177,8 +174,9 @@ def _add_text(answer: Answer, stamp: int, reasoning: str, said: str) -> None:
         answer.answer_texts.append(said)
         if answer.first_answer_ns is None:
             answer.first_answer_ns = stamp
-    answer.chunk_stamps_ns.append(stamp)
-    answer.chunk_lengths.append(len(reasoning) + len(said))
+    if reasoning or said:
+        answer.chunk_stamps_ns.append(stamp)
+        answer.chunk_lengths.append(len(reasoning) + len(said))
 
 
 def _read_extras(answer: Answer, event: dict[str, Any]) -> None:

@@ -1,7 +1,5 @@
 """Which part of a streamed answer is reasoning, and which is visible text at all."""
 
-from dataclasses import dataclass
-
 # tag: <think>...</think> are streamed; prompt-opened: the template wrote <think>, only </think> is
 # streamed; field: reasoning_content or reasoning beside content; none: all text is answer.
 MODES = ("tag", "prompt-opened", "field", "none")
@@ -12,15 +10,8 @@ CLOSE = "</think>"
 HELD_BACK = "\ufffd"  # what some servers send for a character whose bytes have not all come
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """Visible text of one delta, by what it belongs to; either may be empty."""
-
-    reasoning: str
-    answer: str
-
-
-NOTHING = Text("", "")
+# Visible text of one delta: of the reasoning, and of the answer; either may be empty.
+Text = tuple[str, str]
 
 
 class ReasoningReader:
@@ -41,13 +32,13 @@ class ReasoningReader:
         if self._mode == "field" and reasoning:
             reasoning = reasoning.replace(HELD_BACK, "")
         if not self._marker:
-            return Text(reasoning, content) if content or reasoning else NOTHING
+            return reasoning, content
         return self._tagged(content, reasoning)
 
     def rest(self) -> Text:
         """Text that was held back as a possible marker, when the stream ends without one."""
         held, self._held = self._held, ""
-        return Text(held, "") if self._inside else Text("", held)
+        return (held, "") if self._inside else ("", held)
 
     def _tagged(self, content: str, reasoning: str) -> Text:
         content, self._held = self._held + content, ""
@@ -72,7 +63,7 @@ class ReasoningReader:
             self._inside = self._marker == OPEN
             self._marker = CLOSE if self._inside else ""
             content = after
-        return Text(thought, said) if thought or said else NOTHING
+        return thought, said
 
 
 def _without_half(text: str, marker: str) -> tuple[str, str]:

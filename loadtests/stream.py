@@ -2,6 +2,7 @@
 
 import socket
 import time
+from collections import deque
 from collections.abc import Callable
 
 import gevent.socket
@@ -32,7 +33,9 @@ class Streams:
         self._address: Address | None = None
         self._failure: tuple[Failure, str] | None = None
         self._busy: dict[Connection, None] = {}  # in the order of their deadlines
-        self._free: list[Connection] = []  # the last one is the freshest
+        # The one that is free for longest comes first: a server that closes without having said so
+        # does it at once, and is not met by the next request.
+        self._free: deque[Connection] = deque()
         self._opening: set[Connection] = set()
         self._no_spare_before_ns = 0
 
@@ -78,7 +81,7 @@ class Streams:
         while self._busy and (first := next(iter(self._busy))).deadline_ns <= now_ns:
             first.give_up(Failure.TIMEOUT_BEFORE_HEADERS, "nothing more came until the timeout")
         while self._free and now_ns - self._free[0].free_since_ns > OLDEST_FREE_NS:
-            self._free.pop(0).close()
+            self._free.popleft().close()
         if soon and now_ns >= self._no_spare_before_ns:
             try:
                 for _ in range(self.spare - len(self._free) - len(self._opening)):
@@ -102,7 +105,7 @@ class Streams:
     def _free_one(self) -> Connection | None:
         oldest_ns = time.perf_counter_ns() - OLDEST_FREE_NS
         while self._free:
-            connection = self._free.pop()
+            connection = self._free.popleft()
             if not connection.closed and connection.free_since_ns > oldest_ns:
                 return connection
             connection.close()

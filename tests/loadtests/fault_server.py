@@ -4,10 +4,12 @@ import asyncio
 import itertools
 import json
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 Send = Callable[[bytes], Awaitable[None]]
 STREAM_HEAD = (
@@ -152,6 +154,13 @@ def html() -> Script:
     return page(b"200 OK", b"text/html", b"<html><body>Welcome</body></html>")
 
 
+async def ok_then_close() -> Script:
+    """Closes without having said so, as servers do with connections that they find idle."""
+    async for part in ok():
+        yield part
+    yield b""
+
+
 async def error_event() -> Script:
     error = json.dumps({"error": {"message": "out of memory", "code": 500}}).encode()
     async for part in stream(*map(event, [*HELLO[:2], error])):
@@ -270,9 +279,9 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, see
                     return
                 if not part:
                     return
+                await asyncio.sleep(GAP_S if len(part) > 1 else 0)
                 writer.write(part)
                 await writer.drain()
-                await asyncio.sleep(GAP_S if len(part) > 1 else 0)
     except (asyncio.IncompleteReadError, ConnectionError):
         pass
     finally:
@@ -280,15 +289,19 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, see
 
 
 @contextmanager
-def fault_server() -> Iterator[tuple[str, Seen]]:
+def fault_server(certificate: Path | None = None) -> Iterator[tuple[str, Seen]]:
     """Its base URL, and what it sees; the path of a request names the script: URL/crlf."""
+    tls = None
+    if certificate is not None:
+        tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        tls.load_cert_chain(certificate)
     loop = asyncio.new_event_loop()
     ready = threading.Event()
     seen, place = Seen(), []
 
     async def main() -> None:
         server = await asyncio.start_server(
-            lambda reader, writer: _serve(reader, writer, seen), "127.0.0.1", 0
+            lambda reader, writer: _serve(reader, writer, seen), "127.0.0.1", 0, ssl=tls
         )
         place.append(server.sockets[0].getsockname()[1])
         ready.set()
@@ -311,7 +324,7 @@ def fault_server() -> Iterator[tuple[str, Seen]]:
     thread.start()
     ready.wait()
     try:
-        yield f"http://127.0.0.1:{place[0]}", seen
+        yield f"{'https' if tls else 'http'}://127.0.0.1:{place[0]}", seen
     finally:
         loop.call_soon_threadsafe(stopped.set)
         thread.join()

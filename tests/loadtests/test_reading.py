@@ -87,7 +87,7 @@ def test_a_connection_is_kept_as_the_head_says() -> None:
 def split(mode: str, *contents: str) -> tuple[list[str], list[str]]:
     reader = ReasoningReader(mode)
     texts = [*(reader.feed(content, "") for content in contents), reader.rest()]
-    return [t.reasoning for t in texts if t.reasoning], [t.answer for t in texts if t.answer]
+    return [t[0] for t in texts if t[0]], [t[1] for t in texts if t[1]]
 
 
 @pytest.mark.parametrize(
