@@ -1,6 +1,7 @@
 """What an exchange says: text, tokens and their times, or the kind of its failure."""
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -65,10 +66,10 @@ def read_answer(exchange: Exchange, mode: str) -> Answer:
 def tokens(answer: Answer) -> tuple[int | None, int | None, int | None, TokensFrom | None]:
     """Prompt, output and reasoning tokens, and who counted: the server, else we the chunks."""
     usage = answer.usage or {}
-    output = usage.get("completion_tokens")
-    if isinstance(output, int):
-        details = usage.get("completion_tokens_details") or {}
-        return usage.get("prompt_tokens"), output, details.get("reasoning_tokens"), "usage"
+    output = _count(usage, "completion_tokens")
+    if output is not None:
+        reasoning = _count(usage.get("completion_tokens_details"), "reasoning_tokens")
+        return _count(usage, "prompt_tokens"), output, reasoning, "usage"
     chunks = len(answer.chunk_stamps_ns)
     return None, chunks or None, None, "chunks" if chunks else None
 
@@ -115,13 +116,18 @@ def _read_events(
         _add_text(answer, last_delta, *reader.rest())
 
 
+def _count(counts: Any, name: str) -> int | None:
+    value = counts.get(name) if isinstance(counts, dict) else None
+    return value if type(value) is int and value >= 0 else None
+
+
 def _parsed(payloads: list[bytes]) -> Iterator[Any]:
     """The JSON of each event, DONE for the end mark, the bytes where they are no JSON."""
     whole = payloads[:-1] if payloads and payloads[-1] == DONE else payloads
     try:
         # One call for all of a stream is several times faster than one for each event.
         events = json.loads(b"[" + b",".join(whole) + b"]")
-    except ValueError:
+    except (ValueError, RecursionError):
         events = []
     if len(events) != len(whole):
         events = [_one(data) for data in whole]
@@ -135,7 +141,7 @@ def _one(data: bytes) -> Any:
         return DONE
     try:
         return json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return data
 
 
@@ -149,9 +155,9 @@ def _refuse(answer: Answer, event: Any) -> None:
     if isinstance(event, dict) and not {"error", "message", "detail"}.isdisjoint(event):
         error = event.get("error", event)
         words = error.get("message", error) if isinstance(error, dict) else error
-        answer.failure, answer.detail = Failure.ERROR_EVENT, _excerpt(str(words).encode())
+        answer.failure, answer.detail = Failure.ERROR_EVENT, _excerpt(str(words))
         return
-    shown = event if isinstance(event, bytes) else json.dumps(event, ensure_ascii=False).encode()
+    shown = event if isinstance(event, bytes) else json.dumps(event, ensure_ascii=False)
     answer.failure, answer.detail = Failure.MALFORMED_EVENT, _excerpt(shown)
 
 
@@ -162,9 +168,11 @@ def _read_choice(
     content = delta.get("content") or ""
     thought = delta.get("reasoning_content") or delta.get("reasoning") or ""
     if content or thought:
+        if not (isinstance(content, str) and isinstance(thought, str)):
+            raise TypeError("text that is no string")
         _add_text(answer, stamp, *reader.feed(content, thought))
     if choice.get("finish_reason"):
-        answer.finish_reason = choice["finish_reason"]
+        answer.finish_reason = str(choice["finish_reason"])
 
 
 def _add_text(answer: Answer, stamp: int, reasoning: str, said: str) -> None:
@@ -186,11 +194,13 @@ def _read_extras(answer: Answer, event: dict[str, Any]) -> None:
         # Said beside the first text itself, not at the end of a one-chunk answer.
         beside = event.get("choices") and not answer.finish_reason
         if beside and answer.first_chunk_usage is None and len(answer.chunk_stamps_ns) == 1:
-            answer.first_chunk_usage = usage.get("completion_tokens")
+            answer.first_chunk_usage = _count(usage, "completion_tokens")
     timings = event.get("timings")
     if isinstance(timings, dict):
         answer.timings = {
-            name: value for name, value in timings.items() if isinstance(value, int | float)
+            name: float(value)
+            for name, value in timings.items()
+            if isinstance(value, int | float) and math.isfinite(value)
         }
 
 
@@ -220,5 +230,6 @@ def _failed(answer: Answer, failure: Failure, detail: str) -> Answer:
     return answer
 
 
-def _excerpt(data: bytes) -> str:
-    return " ".join(data.decode("utf-8", "replace").split())[:200]
+def _excerpt(data: bytes | str) -> str:
+    text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
+    return " ".join(text.split())[:200]

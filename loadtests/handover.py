@@ -3,12 +3,11 @@
 The totals must equal the sum of the batches; a worker that never sends them was lost.
 """
 
-import json
 from array import array
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from loadtests.outcome import Outcome, line
+from loadtests.outcome import Outcome, json_line, line
 from slo.record import Failure
 
 # Messages of workers to the master ...
@@ -57,7 +56,7 @@ class Desk:
         self._lines.append(line(record))
         if self._keep_answers and (outcome.answer or outcome.reasoning):
             kept = {"seq": record.seq, "text": outcome.answer, "reasoning": outcome.reasoning}
-            self._answers.append(json.dumps(kept, ensure_ascii=False).encode() + b"\n")
+            self._answers.append(json_line(kept))
         tally = self._tally
         tally.records += 1
         if record.sent_s is not None:

@@ -42,7 +42,13 @@ def unsent(arrival: Arrival, worker: int, ended_s: float, error: Failure, detail
 def line(record: Record) -> bytes:
     """The record's line of requests.jsonl, with its line end."""
     values = {name: getattr(record, name) for name in Record.__slots__}
-    return json.dumps(values, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+    return json_line(values)
+
+
+def json_line(values: dict[str, Any]) -> bytes:
+    """One line of JSON. Half a surrogate pair, which UTF-8 cannot hold, becomes "?"."""
+    text = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace") + b"\n"
 
 
 def _intended(arrival: Arrival, worker: int) -> dict[str, Any]:

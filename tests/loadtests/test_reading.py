@@ -4,15 +4,21 @@ import json
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from loadtests.answer import read_answer
 from loadtests.exchange import Exchange
+from loadtests.handover import Desk
 from loadtests.http1 import AnswerReader, NotHttpError, parse_head
-from loadtests.reasoning import ReasoningReader, mode_seen
+from loadtests.outcome import line, outcome
+from loadtests.reasoning import MODES, ReasoningReader, mode_seen
+from loadtests.schedule import arrivals
 from loadtests.sse import EventReader
+from slo.record import Record
 from tests.loadtests.fault_server import DONE, END, HELLO, STREAM_HEAD, chunk, delta, event, last
+from tests.loadtests.loops import LOAD
 
 TEXTS = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=6)
 CUTS = st.integers(1, 7)
@@ -156,6 +162,62 @@ def test_usage_with_each_chunk_tells_the_first_chunks_tokens() -> None:
     answer = read_answer(exchange(STREAM_HEAD, *packets, chunk(DONE) + END), "none")
     assert answer.first_chunk_usage == 3
     assert answer.usage == {"prompt_tokens": 9, "completion_tokens": 5}
+
+
+KEYS = (
+    "choices",
+    "delta",
+    "content",
+    "finish_reason",
+    "usage",
+    "completion_tokens",
+    "completion_tokens_details",
+    "reasoning_content",
+    "timings",
+    "error",
+    "message",
+)
+LEAVES = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["\ud800", "text"])
+)
+JSON = st.recursive(
+    LEAVES,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4)
+    ),
+    max_leaves=8,
+)
+CHUNKS = st.fixed_dictionaries(
+    {},
+    optional={
+        "choices": st.lists(
+            st.fixed_dictionaries({"delta": JSON}, optional={"finish_reason": JSON})
+        ),
+        "usage": JSON,
+        "timings": JSON,
+        "error": JSON,
+    },
+)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(events=st.lists(JSON | CHUNKS, max_size=4), mode=st.sampled_from(MODES))
+def test_whatever_json_comes_there_is_a_record_that_can_be_read_back(
+    events: list[object], mode: str
+) -> None:
+    packets = [chunk(event(json.dumps(one).encode())) for one in events]
+    filled = exchange(STREAM_HEAD, *packets, chunk(DONE) + END)
+    filled.arrival = next(arrivals(LOAD))
+    ended = outcome(filled, 0, mode, 0)
+    desk = Desk(keep_answers=True)
+    desk.add(ended)
+    assert TypeAdapter(Record).validate_json(line(ended.record)).seq == 0
+    assert desk.batch() is not None
+
+
+def test_json_nested_beyond_reason_is_malformed() -> None:
+    packets = [chunk(event(b"[" * 100_000)), chunk(DONE) + END]
+    assert read_answer(exchange(STREAM_HEAD, *packets), "none").failure == "malformed_event"
 
 
 def test_a_payload_that_would_break_out_of_the_list_is_malformed() -> None:
