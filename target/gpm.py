@@ -30,17 +30,17 @@ SHORTEST_WINDOW_S = 0.1
 class GpmWindow:
     """The moving pair of snapshots of one GPU; `close` it before nvmlShutdown."""
 
-    def __init__(self, nvml: Any, gpu: Any) -> None:
-        """Take the first snapshot.
+    def __init__(self, nvml: Any, gpu: Any, instance: int | None = None) -> None:
+        """Take the first snapshot; `instance` is a MIG instance of the GPU.
 
         Raises:
             NVMLError: the driver has no GPM, or not for this GPU (MIG, vGPU).
         """
-        self._nvml, self._gpu = nvml, gpu
+        self._nvml, self._gpu, self._instance = nvml, gpu, instance
         self._older = nvml.nvmlGpmSampleAlloc()
         try:
             self._newer = nvml.nvmlGpmSampleAlloc()
-            nvml.nvmlGpmSampleGet(gpu, self._older)
+            self._snap(self._older)
         except nvml.NVMLError:
             self.close()
             raise
@@ -60,7 +60,7 @@ class GpmWindow:
         if time.monotonic() - self._taken_s < SHORTEST_WINDOW_S:
             return Reading({}, {})
         try:
-            self._nvml.nvmlGpmSampleGet(self._gpu, self._newer)
+            self._snap(self._newer)
             self._taken_s = time.monotonic()
             self._ask.sample1, self._ask.sample2 = self._older, self._newer
             self._nvml.nvmlGpmMetricsGet(self._ask)
@@ -71,6 +71,12 @@ class GpmWindow:
             return Reading(dict.fromkeys(METRICS), dict.fromkeys(METRICS, error))
         self._older, self._newer = self._newer, self._older
         return self._checked()
+
+    def _snap(self, snapshot: Any) -> None:
+        if self._instance is None:
+            self._nvml.nvmlGpmSampleGet(self._gpu, snapshot)
+        else:
+            self._nvml.nvmlGpmMigSampleGet(self._gpu, self._instance, snapshot)
 
     def close(self) -> None:
         """Free both snapshots; harmless when the GPU is gone."""
@@ -100,11 +106,13 @@ class GpmWindow:
         return Reading(values, errors)
 
 
-def open_window(nvml: Any, gpu: Any) -> tuple[GpmWindow | None, str | None]:
+def open_window(
+    nvml: Any, gpu: Any, instance: int | None = None
+) -> tuple[GpmWindow | None, str | None]:
     """A window onto one GPU, or why there is none: an error's name, or that the GPU is too old."""
     try:
         if not nvml.nvmlGpmQueryDeviceSupport(gpu).isSupportedDevice:
             return None, "not on this GPU"
-        return GpmWindow(nvml, gpu), None
+        return GpmWindow(nvml, gpu, instance), None
     except nvml.NVMLError as failure:
         return None, error_name(failure)

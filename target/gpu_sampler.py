@@ -4,14 +4,17 @@ import math
 import os
 import socket
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from target import gpm, nvml_reading
+from target.fast_pass import FastPass
 from target.nvml_reading import GpuLostError, Reading, Values
 
 SCHEMA = "1.0"
 SLOW_BEAT_S = 1.0  # energy and process lists, which are dear to ask
+SLOWEST_BEAT_S = 5.0  # counters of throttled time
 GPM_BEAT_S = 0.2
 
 
@@ -22,6 +25,7 @@ class Gpu:
     index: int
     handle: Any
     about: Values
+    fast: FastPass
     window: gpm.GpmWindow | None = None
     known_errors: set[tuple[str, str]] = field(default_factory=set)
 
@@ -51,7 +55,7 @@ def find_gpus() -> Found:
     about: list[Values] = []
     for index in range(count):
         try:
-            gpu = _open_gpu(nvml, index)
+            gpu = _open_gpu(nvml, index, nvml.nvmlDeviceGetHandleByIndex(index))
         except GpuLostError as lost:
             about.append({"index": index, "unsupported": {"gpu": str(lost)}})
         except nvml.NVMLError as failure:
@@ -60,6 +64,12 @@ def find_gpus() -> Found:
         else:
             gpus.append(gpu)
             about.append(gpu.about)
+    after = count
+    for split in [gpu for gpu in gpus if gpu.about["mig"]]:
+        instances = list(_open_instances(nvml, split, after))
+        after += len(instances)
+        gpus += instances
+        about += [instance.about for instance in instances]
     unavailable = None if gpus else f"none of {count} GPUs can be read" if count else "no GPU"
     return Found(nvml, tuple(gpus), tuple(about), unavailable)
 
@@ -80,13 +90,15 @@ def header(found: Found, period_s: float) -> Values:
     }
 
 
-def sample(nvml: Any, gpu: Gpu, *, slow: bool, with_gpm: bool) -> list[Values]:
+def sample(
+    nvml: Any, gpu: Gpu, *, slow: bool, with_gpm: bool, slowest: bool = False
+) -> list[Values]:
     """One sample and an event for each error not seen before.
 
     Raises:
         GpuLostError: the GPU is gone; `lost` makes the record of it.
     """
-    reading, stamp = _pass(nvml, gpu, slow=slow, with_gpm=with_gpm)
+    reading, stamp = _pass(nvml, gpu, slow=slow, with_gpm=with_gpm, slowest=slowest)
     new = [item for item in reading.errors.items() if item not in gpu.known_errors]
     gpu.known_errors.update(new)
     return [
@@ -127,15 +139,34 @@ def on_beat(beat: int, previous: int, every_s: float, period_s: float) -> bool:
     return beat // every > previous // every
 
 
-def _open_gpu(nvml: Any, index: int) -> Gpu:
-    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+def _open_instances(nvml: Any, gpu: Gpu, index: int) -> Iterator[Gpu]:
+    """The MIG instances of a GPU, numbered on after all others; no handle: left out."""
+    try:
+        places = range(nvml.nvmlDeviceGetMaxMigDeviceCount(gpu.handle))
+    except nvml.NVMLError:
+        return
+    for place in places:
+        try:
+            handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu.handle, place)
+            number = nvml.nvmlDeviceGetGpuInstanceId(handle)
+            instance = _open_gpu(nvml, index, handle, (gpu, number))
+        except (nvml.NVMLError, GpuLostError):
+            continue  # no instance at this place
+        yield instance
+        index += 1
+
+
+def _open_gpu(nvml: Any, index: int, handle: Any, part: tuple[Gpu, int] | None = None) -> Gpu:
+    """A GPU, or where `part` says so a MIG instance of one."""
     about, unsupported = nvml_reading.describe(nvml, handle, index)
-    window, no_gpm = gpm.open_window(nvml, handle)
-    gpu = Gpu(index, handle, about, window)
+    if part:
+        about |= {"mig": False, "mig_of": part[0].index, "gpu_instance": part[1]}
+    window, no_gpm = gpm.open_window(nvml, *((part[0].handle, part[1]) if part else (handle,)))
+    gpu = Gpu(index, handle, about, FastPass(nvml, handle), window)
     if window:
         time.sleep(gpm.SHORTEST_WINDOW_S * 1.2)  # or the first window holds nothing to judge by
     try:
-        reading, _ = _pass(nvml, gpu, slow=True, with_gpm=True)
+        reading, _ = _pass(nvml, gpu, slow=True, with_gpm=True, slowest=True)
     except GpuLostError:
         release(gpu)
         raise
@@ -145,16 +176,20 @@ def _open_gpu(nvml: Any, index: int) -> Gpu:
     return gpu
 
 
-def _pass(nvml: Any, gpu: Gpu, *, slow: bool, with_gpm: bool) -> tuple[Reading, Values]:
+def _pass(
+    nvml: Any, gpu: Gpu, *, slow: bool, with_gpm: bool, slowest: bool
+) -> tuple[Reading, Values]:
     """Read a GPU; the stamp is the middle of the fast part, and the slow part comes after it."""
     wall_ns, began_ns = time.time_ns(), time.monotonic_ns()
-    fast = nvml_reading.read(nvml, gpu.handle, nvml_reading.FAST)
+    fast = gpu.fast.read()
     took_ns = time.monotonic_ns() - began_ns
     parts = [fast]
     if with_gpm and gpu.window:
         parts.append(gpu.window.read())
     if slow:
         parts.append(nvml_reading.read(nvml, gpu.handle, nvml_reading.SLOW))
+    if slowest:
+        parts.append(nvml_reading.read(nvml, gpu.handle, nvml_reading.SLOWEST))
     values = {name: value for part in parts for name, value in part.values.items()}
     errors = {name: error for part in parts for name, error in part.errors.items()}
     half_ns = took_ns // 2

@@ -37,51 +37,24 @@ class Reading:
     errors: dict[str, str]
 
 
-def _utilization(nvml: Any, gpu: Any) -> Values:
-    rates = nvml.nvmlDeviceGetUtilizationRates(gpu)
-    return {"util_gpu_pct": rates.gpu, "util_mem_pct": rates.memory}
-
-
-def _memory_v2(nvml: Any, gpu: Any) -> Values:
-    memory = nvml.nvmlDeviceGetMemoryInfo(gpu, version=nvml.nvmlMemory_v2)
-    return {"mem_used_mib": _mib(memory.used), "mem_reserved_mib": _mib(memory.reserved)}
-
-
-def _memory_v1(nvml: Any, gpu: Any) -> Values:
-    # Here `used` includes the driver's own part, which only v2 tells apart: reserved stays None.
-    return {"mem_used_mib": _mib(nvml.nvmlDeviceGetMemoryInfo(gpu).used)}
-
-
-def _power(nvml: Any, gpu: Any) -> Values:
-    return {"power_w": nvml.nvmlDeviceGetPowerUsage(gpu) / 1000}
-
-
-def _temperature(nvml: Any, gpu: Any) -> Values:
-    return {"temperature_c": nvml.nvmlDeviceGetTemperatureV(gpu, nvml.NVML_TEMPERATURE_GPU)}
-
-
-def _temperature_old(nvml: Any, gpu: Any) -> Values:
-    return {"temperature_c": nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU)}
-
-
-def _sm_clock(nvml: Any, gpu: Any) -> Values:
-    return {"sm_clock_mhz": nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM)}
-
-
-def _mem_clock(nvml: Any, gpu: Any) -> Values:
-    return {"mem_clock_mhz": nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_MEM)}
-
-
-def _event_reasons(nvml: Any, gpu: Any) -> Values:
-    return {"clocks_event_reasons": nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu)}
-
-
-def _throttle_reasons(nvml: Any, gpu: Any) -> Values:
-    return {"clocks_event_reasons": nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)}
-
-
 def _energy(nvml: Any, gpu: Any) -> Values:
     return {"energy_j": nvml.nvmlDeviceGetTotalEnergyConsumption(gpu) / 1000}
+
+
+def _throttled(nvml: Any, gpu: Any) -> Values:
+    """Time spent slowed down so far, by cause; a counter that fails by itself is left out."""
+    asked = (
+        nvml.NVML_FI_DEV_PERF_POLICY_POWER,
+        nvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN,
+        nvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_THERM_SLOWDOWN,
+        nvml.NVML_FI_DEV_CLOCKS_EVENT_REASON_HW_POWER_BRAKE_SLOWDOWN,
+    )
+    told = zip(THROTTLED, nvml.nvmlDeviceGetFieldValues(gpu, list(asked)), strict=True)
+    return {
+        name: round(one.value.ullVal / 1e9, 6)
+        for name, one in told
+        if one.nvmlReturn == nvml.NVML_SUCCESS
+    }
 
 
 def _processes(nvml: Any, gpu: Any) -> Values:
@@ -92,21 +65,19 @@ def _processes_v2(nvml: Any, gpu: Any) -> Values:
     return {"processes": _listed(nvml.nvmlDeviceGetComputeRunningProcesses_v2(gpu))}
 
 
-# About 30 us in all on an H200: asked on every beat.
-FAST = (
-    Field(("util_gpu_pct", "util_mem_pct"), (_utilization,)),
-    Field(("mem_used_mib", "mem_reserved_mib"), (_memory_v2, _memory_v1)),
-    Field(("power_w",), (_power,)),
-    Field(("temperature_c",), (_temperature, _temperature_old)),
-    Field(("sm_clock_mhz",), (_sm_clock,)),
-    Field(("mem_clock_mhz",), (_mem_clock,)),
-    Field(("clocks_event_reasons",), (_event_reasons, _throttle_reasons)),
-)
-# Energy alone takes 2.4 ms there: asked once a second.
+# Energy alone takes 2.4 ms on an H200: asked once a second.
 SLOW = (
     Field(("energy_j",), (_energy,)),
     Field(("processes",), (_processes, _processes_v2)),
 )
+THROTTLED = (
+    "throttled_power_s",
+    "throttled_sw_thermal_s",
+    "throttled_hw_thermal_s",
+    "throttled_brake_s",
+)
+# Dearer still, and counters lose nothing by waiting.
+SLOWEST = (Field(THROTTLED, (_throttled,)),)
 
 
 def read(nvml: Any, gpu: Any, fields: tuple[Field, ...]) -> Reading:
@@ -130,7 +101,8 @@ def read(nvml: Any, gpu: Any, fields: tuple[Field, ...]) -> Reading:
                 continue
             values.update(answer)
             # Where the old way answers less, what it lacks failed for the new way's reason.
-            errors.update({name: error for name in field.names if name not in answer})
+            lacking = {name for name in field.names if name not in answer}
+            errors.update(dict.fromkeys(lacking, error or "NVMLError_NotSupported"))
             break
         else:
             errors.update(dict.fromkeys(field.names, error))

@@ -17,24 +17,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from target import gpu_sampler, sidecar_http
-from target.gpu_sampler import GPM_BEAT_S, SLOW_BEAT_S, Found
-from target.nvml_reading import GpuLostError
+from target import gpu_metrics, gpu_sampler, sidecar_http, sidecar_watch
+from target.gpu_metrics import Latest
+from target.gpu_sampler import GPM_BEAT_S, SLOW_BEAT_S, SLOWEST_BEAT_S, Found
+from target.nvml_reading import GpuLostError, Values
 from target.sample_log import SampleLog
+from target.sidecar_options import parser
 
-SHORTEST_PERIOD_S = 0.05
-LONGEST_PERIOD_S = 60.0
 IDLE_BEAT_S = 1.0  # without GPUs there is only the parent to look after
 
 Wait = Callable[[float], bool]
-
-EPILOG = """\
-A value that NVML does not give is null, never 0; the header names the error under "unsupported".
-Energy and processes come once a second, GPM (Hopper and newer) at most each 0.2 s; a sample
-without those keys did not ask. SIGTERM and SIGINT end it with exit code 0.
-
-exit codes: 0 stopped, or --duration over; 1 the file cannot be written any more; 2 could not start
-"""
+See = Callable[[list[Values]], None]
 
 
 def next_beat(due_s: float, now_s: float, period_s: float) -> tuple[float, int]:
@@ -44,8 +37,10 @@ def next_beat(due_s: float, now_s: float, period_s: float) -> tuple[float, int]:
     return due_s + missed * period_s, missed
 
 
-def run(found: Found, log: SampleLog, options: argparse.Namespace, wait: Wait) -> None:
+def run(found: Found, log: SampleLog, options: argparse.Namespace, wait: Wait, see: See) -> None:
     """Sample on the beat until told to stop, the duration is over, or the parent is gone.
+
+    `see` is handed the records of each beat.
 
     Raises:
         OSError: the file cannot be written any more.
@@ -60,14 +55,19 @@ def run(found: Found, log: SampleLog, options: argparse.Namespace, wait: Wait) -
             break
         slow = gpu_sampler.on_beat(beat, previous, SLOW_BEAT_S, period_s)
         with_gpm = gpu_sampler.on_beat(beat, previous, GPM_BEAT_S, period_s)
+        slowest = gpu_sampler.on_beat(beat, previous, SLOWEST_BEAT_S, period_s)
+        records: list[Values] = []
         for gpu in tuple(gpus):
             try:
-                records = gpu_sampler.sample(found.nvml, gpu, slow=slow, with_gpm=with_gpm)
+                records += gpu_sampler.sample(
+                    found.nvml, gpu, slow=slow, with_gpm=with_gpm, slowest=slowest
+                )
             except GpuLostError as error:
-                records = [gpu_sampler.lost(gpu, error)]
+                records.append(gpu_sampler.lost(gpu, error))
                 gpus.remove(gpu)
-            for record in records:
-                log.write(record)
+        for record in records:
+            log.write(record)
+        see(records)
         due_s, missed = next_beat(due_s, time.monotonic(), period_s)
         beat, previous, beats, skipped = beat + 1 + missed, beat, beats + 1, skipped + missed
     log.write(gpu_sampler.end(beats, skipped))
@@ -76,39 +76,82 @@ def run(found: Found, log: SampleLog, options: argparse.Namespace, wait: Wait) -
 
 def main(argv: list[str] | None = None) -> int:
     """The command; returns its exit code."""
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     with told_to_stop() as wait:
         try:
             server = None if options.port is None else sidecar_http.bind(options.host, options.port)
         except OSError as error:
             return _refuse(f"{options.host}:{options.port}: {error.strerror}")
+        # To watch leaves nothing behind, unless a file is named.
+        out = options.out or Path(os.devnull if options.watch else "gpu.jsonl")
         try:
-            log = SampleLog(options.out, options.mode)
+            log = SampleLog(out, "force" if str(out) == os.devnull else options.mode)
             found = gpu_sampler.find_gpus()
             log.write(gpu_sampler.header(found, options.period))
         except FileExistsError:
-            return _refuse(f"{options.out}: exists; name another --out, or use --append or --force")
+            return _refuse(f"{out}: exists; name another --out, or use --append or --force")
         except FileNotFoundError:
-            return _refuse(f"{options.out}: there is no such directory")
+            return _refuse(f"{out}: there is no such directory")
         except OSError as error:
-            return _refuse(f"{options.out}: {error.strerror or error}")
+            return _refuse(f"{out}: {error.strerror or error}")
         if server:
             sidecar_http.serve(server, log)
             _say(
                 sys.stdout, f"tailgate sidecar ready on http://{options.host}:{server.server_port}"
             )
-        if sys.stdout.isatty():
-            _say(
-                sys.stdout, f"tailgate sidecar writes {options.out}: {_seen(found, options.period)}"
-            )
+        if sys.stdout.isatty() and not options.watch:
+            _say(sys.stdout, f"tailgate sidecar writes {out}: {_seen(found, options.period)}")
         try:
-            run(found, log, options, wait)
+            with seeing(found, options) as see:
+                run(found, log, options, wait, see)
+        except MetricsPortError as error:
+            return _refuse(str(error))
         except OSError as error:
-            _say(sys.stderr, f"nvml_sidecar: {options.out}: cannot be written: {error.strerror}")
+            _say(sys.stderr, f"nvml_sidecar: {out}: cannot be written: {error.strerror}")
             return 1
         finally:
             gpu_sampler.stop(found)
     return 0
+
+
+class MetricsPortError(Exception):
+    """The port for Prometheus cannot be had; one line."""
+
+
+@contextmanager
+def seeing(found: Found, options: argparse.Namespace) -> Iterator[See]:
+    """What else is done with each beat's records: Prometheus metrics, a live view.
+
+    Raises:
+        MetricsPortError: its address cannot be bound.
+    """
+    latest = Latest(found)
+    if options.metrics_port is not None:
+        place = f"{options.host}:{options.metrics_port}"
+        try:
+            port = gpu_metrics.serve(latest, options.host, options.metrics_port)
+        except OSError as error:
+            raise MetricsPortError(f"{place}: {error.strerror}") from None
+        except ModuleNotFoundError:
+            raise MetricsPortError("--metrics-port needs pip install 'tailgate[gpu]'") from None
+        _say(sys.stdout, f"tailgate metrics on http://{options.host}:{port}/metrics")
+    if not options.watch:
+        yield lambda records: _see(latest, records)
+        return
+    if found.unavailable:
+        _say(sys.stdout, f"nothing to watch: {found.unavailable}")
+    with sidecar_watch.watching(latest) as draw:
+
+        def see(records: list[Values]) -> None:
+            _see(latest, records)
+            draw()
+
+        yield see
+
+
+def _see(latest: Latest, records: list[Values]) -> None:
+    for record in records:
+        latest.see(record)
 
 
 @contextmanager
@@ -134,65 +177,6 @@ def told_to_stop() -> Iterator[Wait]:
             signal.signal(one, handler)
         heard.close()
         ears.close()
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m target.nvml_sidecar",
-        description="Sample every GPU of this host through NVML into a file of JSON lines.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
-    add = parser.add_argument
-    add("--out", type=Path, default=Path("gpu.jsonl"), help="the file (default: gpu.jsonl)")
-    add(
-        "--period",
-        type=_period,
-        default=0.5,
-        metavar="SECONDS",
-        help=f"time between samples, {SHORTEST_PERIOD_S} or more (default: 0.5); "
-        "NVML itself has new values each 0.1 to 0.2 s",
-    )
-    add("--duration", type=_duration, default=math.inf, metavar="SECONDS", help="stop after it")
-    add(
-        "--port",
-        type=_port,
-        help="answer /samples?since=LINE, /clock, /health here (0: a free one)",
-    )
-    add("--host", default="127.0.0.1", help="address for --port (default: 127.0.0.1)")
-    add("--parent", type=int, metavar="PID", help="stop when this process is no longer the parent")
-    modes = parser.add_mutually_exclusive_group()
-    for mode, text in (("append", "go on in a file that exists"), ("force", "replace it")):
-        modes.add_argument(
-            f"--{mode}", dest="mode", action="store_const", const=mode, default="new", help=text
-        )
-    return parser
-
-
-def _period(text: str) -> float:
-    return _seconds(text, SHORTEST_PERIOD_S, LONGEST_PERIOD_S)
-
-
-def _duration(text: str) -> float:
-    return _seconds(text, SHORTEST_PERIOD_S, math.inf)
-
-
-def _seconds(text: str, least: float, most: float) -> float:
-    allowed = f"{least} or more" if most == math.inf else f"{least} to {most:g}"
-    try:
-        seconds = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from None
-    if not least <= seconds <= most:
-        raise argparse.ArgumentTypeError(f"{text} s is outside what is allowed: {allowed} s")
-    return seconds
-
-
-def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) <= 65535):
-        raise argparse.ArgumentTypeError(f"{text!r} is no port; allowed: 0 to 65535")
-    return int(text)
 
 
 def _seen(found: Found, period_s: float) -> str:

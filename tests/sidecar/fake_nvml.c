@@ -2,7 +2,7 @@
  * that a test can change the load while a sidecar runs. One `GPU.key=value` a line:
  *   gpus=2   0.name=..  0.util=GPU,MEMORY  0.mem=TOTAL,RESERVED,FREE,USED (bytes)  0.power=mW
  *   0.energy=mJ  0.temperature=C  0.clocks=SM,MEM  0.reasons=BITS  0.process=PID,BYTES
- *   0.gpm.METRIC=VALUE  0.error.FUNCTION=CODE  0.error.all=CODE  delay_us=MICROSECONDS (power only)
+ *   0.throttled=NS (by the power cap)   0.gpm.METRIC=VALUE  0.error.FUNCTION=CODE  0.error.all=CODE  delay_us=MICROSECONDS (power only)
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,6 +136,15 @@ int nvmlDeviceGetClockInfo(handle gpu, u32 kind, u32 *mhz) {
 int nvmlDeviceGetCurrentClocksEventReasons(handle gpu, u64 *bits) {
     OR_ERROR(gpu);
     *bits = number(gpu, "reasons");
+    return 0;
+}
+struct field { u32 id, scope; long long at, took; u32 type, code; u64 value; };
+int nvmlDeviceGetFieldValues(handle gpu, int count, struct field *fields) {
+    OR_ERROR(gpu);
+    for (int i = 0; i < count; i++) {
+        fields[i].code = 0;
+        fields[i].value = fields[i].id == 74 ? number(gpu, "throttled") : 0;
+    }
     return 0;
 }
 struct process { u32 pid; u64 used; u32 gpu_instance, compute_instance; };

@@ -37,6 +37,11 @@ class FakeGpu:
     processes: list[tuple[int, int]] = field(default_factory=lambda: [(4242, 256 * MIB)])
     gpm: dict[int, float] | None = None
     gpm_returns: dict[int, int] = field(default_factory=dict)
+    throttled_ns: dict[int, int] = field(
+        default_factory=lambda: dict.fromkeys((74, 269, 270, 271), 0)
+    )
+    # A GPU split by MIG: by place, the number of the instance and the index of its own FakeGpu.
+    instances: dict[int, tuple[int, int]] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
 
 
@@ -47,7 +52,9 @@ class FakeLibrary:
         self.gpus = gpus
         self.missing = missing or set()
         self.asked: list[str] = []
-        self.snapshots: dict[int, float] = {}  # GPM snapshots that are allocated
+        self.snapshots: dict[int, tuple[float, int]] = {}  # GPM: when taken, and of which GPU
+        inside = {own for gpu in gpus for _, own in gpu.instances.values()}
+        self.count = len(gpus) - len(inside)
 
     def __getattr__(self, name: str) -> Callable[..., int]:
         if name in self.__dict__.get("missing", ()):
@@ -123,7 +130,28 @@ def _pci(gpu: FakeGpu, out: Any) -> None:
 
 
 def _mig(gpu: FakeGpu, current: Any, pending: Any) -> int:
-    return NOT_SUPPORTED
+    put(current, 1)
+    return 0 if gpu.instances else NOT_SUPPORTED
+
+
+def _mig_handle(gpu: FakeGpu, place: Any, out: Any) -> int:
+    if place.value not in gpu.instances:
+        return pynvml.NVML_ERROR_NOT_FOUND
+    put_pointer(out, gpu.instances[place.value][1] + 1)
+    return 0
+
+
+def _instance_id(library: FakeLibrary, handle: Any, out: Any) -> int:
+    own = address_of(handle) - 1
+    numbers = [n for gpu in library.gpus for n, index in gpu.instances.values() if index == own]
+    put(out, numbers[0])
+    return 0
+
+
+def _field_values(gpu: FakeGpu, count: Any, out: Any) -> None:
+    for one in list(out._obj)[: count.value]:
+        one.nvmlReturn = 0 if one.fieldId in gpu.throttled_ns else NOT_SUPPORTED
+        one.value.ullVal = gpu.throttled_ns.get(one.fieldId, 0)
 
 
 def _gpm_support(gpu: FakeGpu, out: Any) -> None:
@@ -132,7 +160,7 @@ def _gpm_support(gpu: FakeGpu, out: Any) -> None:
 
 def _gpm_alloc(library: FakeLibrary, out: Any) -> int:
     address = 1000 + len(library.snapshots)
-    library.snapshots[address] = 0.0
+    library.snapshots[address] = (0.0, 0)
     put_pointer(out, address)
     return 0
 
@@ -143,16 +171,25 @@ def _gpm_free(library: FakeLibrary, snapshot: Any) -> int:
 
 
 def _gpm_get(library: FakeLibrary, handle: Any, snapshot: Any) -> int:
-    gpu = library.gpus[address_of(handle) - 1]
-    library.snapshots[address_of(snapshot)] = time.monotonic()
+    index = address_of(handle) - 1
+    gpu = library.gpus[index]
+    library.snapshots[address_of(snapshot)] = (time.monotonic(), index)
     return gpu.errors.get("nvmlGpmSampleGet", gpu.errors.get("*", 0))
 
 
+def _gpm_mig_get(library: FakeLibrary, handle: Any, number: int, snapshot: Any) -> int:
+    split = library.gpus[address_of(handle) - 1]
+    index = dict(split.instances.values())[number]
+    library.snapshots[address_of(snapshot)] = (time.monotonic(), index)
+    return 0
+
+
 def _gpm_metrics(library: FakeLibrary, out: Any) -> int:
-    ask, gpu = out._obj, library.gpus[0]
+    ask = out._obj
     assert ask.version == pynvml.NVML_GPM_METRICS_GET_VERSION
     older, newer = (library.snapshots[address_of(one)] for one in (ask.sample1, ask.sample2))
-    assert newer - older >= 0.1, "a window too short to hold values"
+    assert newer[0] - older[0] >= 0.1, "a window too short to hold values"
+    gpu = library.gpus[newer[1]]
     for metric in list(ask.metrics)[: ask.numMetrics]:
         metric.nvmlReturn = gpu.gpm_returns.get(metric.metricId, 0)
         metric.value = (gpu.gpm or {}).get(metric.metricId, 0.0)
@@ -164,11 +201,13 @@ LIBRARY: dict[str, Callable[..., int]] = {
     "nvmlShutdown": lambda library: 0,
     "nvmlSystemGetDriverVersion": lambda library, text, size: _text(text, "580.1") or 0,
     "nvmlSystemGetNVMLVersion": lambda library, text, size: _text(text, "13.580.1") or 0,
-    "nvmlDeviceGetCount_v2": lambda library, out: put(out, len(library.gpus)) or 0,
+    "nvmlDeviceGetCount_v2": lambda library, out: put(out, library.count) or 0,
     "nvmlDeviceGetHandleByIndex_v2": _handle,
     "nvmlGpmSampleAlloc": _gpm_alloc,
     "nvmlGpmSampleFree": _gpm_free,
     "nvmlGpmSampleGet": _gpm_get,
+    "nvmlGpmMigSampleGet": _gpm_mig_get,
+    "nvmlDeviceGetGpuInstanceId": _instance_id,
     "nvmlGpmMetricsGet": _gpm_metrics,
 }
 DEVICE: dict[str, Callable[..., int | None]] = {
@@ -176,6 +215,9 @@ DEVICE: dict[str, Callable[..., int | None]] = {
     "nvmlDeviceGetUUID": lambda gpu, text, size: _text(text, gpu.uuid),
     "nvmlDeviceGetPciInfo_v3": _pci,
     "nvmlDeviceGetMigMode": _mig,
+    "nvmlDeviceGetMaxMigDeviceCount": lambda gpu, out: put(out, 7 if gpu.instances else 0),
+    "nvmlDeviceGetMigDeviceHandleByIndex": _mig_handle,
+    "nvmlDeviceGetFieldValues": _field_values,
     "nvmlDeviceGetMemoryBusWidth": lambda gpu, out: put(out, gpu.bus_width),
     "nvmlDeviceGetMaxClockInfo": lambda gpu, kind, out: put(out, gpu.clocks[kind.value]),
     "nvmlDeviceGetUtilizationRates": _utilization,

@@ -6,7 +6,7 @@ import time
 import pynvml
 import pytest
 
-from target import gpm, nvml_reading
+from target import fast_pass, gpm, nvml_reading
 from target.gpu_sampler import Found, find_gpus, header, on_beat, sample, stop
 from target.nvml_reading import GpuLostError
 from tests.sidecar.fake_nvml import (
@@ -48,6 +48,39 @@ def test_every_value_arrives_in_the_unit_of_its_name() -> None:
         "energy_j": 7654.321,
         "processes": [{"pid": 4242, "mem_mib": 256.0}],
     }
+
+
+def test_throttled_time_is_counted_by_cause_on_the_slowest_beat() -> None:
+    counters = {74: 1_500_000_000, 269: 20_000_000, 270: 0}  # no power brake counter
+    with driver(FakeGpu(throttled_ns=counters)):
+        found = find_gpus()
+        usual = sample(found.nvml, found.gpus[0], slow=True, with_gpm=True)[0]
+        got = sample(found.nvml, found.gpus[0], slow=True, with_gpm=True, slowest=True)[0]
+    assert "throttled_power_s" not in usual
+    assert (got["throttled_power_s"], got["throttled_sw_thermal_s"]) == (1.5, 0.02)
+    assert got["throttled_brake_s"] is None
+    assert unsupported(found) == {"throttled_brake_s": "NVMLError_NotSupported"}
+
+
+def test_mig_instances_are_sampled_under_their_own_names() -> None:
+    split = FakeGpu(instances={0: (5, 1), 3: (9, 2)}, gpm=LOAD)
+    first = FakeGpu(name="Fake H200 MIG 1g.18gb", uuid="MIG-1", gpm={**LOAD, 10: 11.0})
+    second = FakeGpu(name="Fake H200 MIG 3g.71gb", uuid="MIG-2", gpm={**LOAD, 10: 33.0})
+    first.errors["nvmlDeviceGetUtilizationRates"] = NOT_SUPPORTED
+    with driver(split, first, second):
+        found = find_gpus()
+        time.sleep(0.12)
+        dram = [first_sample(found, index)["dram_active_pct"] for index in range(3)]
+        stop(found)
+    assert [about["name"] for about in found.about] == [split.name, first.name, second.name]
+    assert [about["index"] for about in found.about] == [0, 1, 2]
+    assert [(about.get("mig_of"), about.get("gpu_instance")) for about in found.about] == [
+        (None, None),
+        (0, 5),
+        (0, 9),
+    ]
+    assert dram == [86.0, 11.0, 33.0]
+    assert found.about[1]["unsupported"]["util_gpu_pct"] == "NVMLError_NotSupported"
 
 
 def test_the_header_names_the_gpu_and_its_peak_bandwidth() -> None:
@@ -270,5 +303,6 @@ def test_a_slower_beat_that_was_missed_falls_on_the_next_one_kept() -> None:
 def test_every_field_is_documented_by_the_reader() -> None:
     from slo.gpu_log import GpuSample
 
-    asked = {name for one in nvml_reading.FAST + nvml_reading.SLOW for name in one.names}
+    slower = nvml_reading.SLOW + nvml_reading.SLOWEST
+    asked = {*fast_pass.NAMES, *(name for one in slower for name in one.names)}
     assert asked | set(gpm.METRICS) | {"at_s", "gpu"} == set(GpuSample.__dataclass_fields__)
