@@ -16,15 +16,19 @@ class BusyError(Exception):
 
 
 class Admission:
-    """At most `slots` requests run and at most `queue` wait; any more is refused at once."""
+    """At most `slots` requests run and at most `queue` wait; any more is refused at once.
 
-    def __init__(self, slots: int, queue: int) -> None:
+    Where the engine lets requests wait inside, all of them are handed over at once.
+    """
+
+    def __init__(self, slots: int, queue: int, *, hand_over: bool = False) -> None:
         self.slots = slots
         self.queue = queue
         self.held = 0  # running and waiting
         self.running = 0
         self.draining = False
-        self._free = asyncio.Semaphore(slots)  # wakes its waiters in order
+        # Wakes its waiters in order.
+        self._free = asyncio.Semaphore(slots + queue if hand_over else slots)
         self._empty = asyncio.Event()
         self._service_s = 1.0  # of the request that ended last
 

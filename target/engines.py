@@ -7,9 +7,11 @@ the computation. What the server must know beside that function stands in `Engin
 
 import argparse
 import importlib
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
+
+from target.startup import Startup
 
 FinishReason = Literal["stop", "length"]
 
@@ -44,6 +46,7 @@ class Timings:
     tokenize_s: float = 0.0
     prefill_s: float = 0.0
     decode_s: float = 0.0
+    detokenize_s: float = 0.0
 
 
 Generate = Callable[[Sequence[int], Params], AsyncGenerator[Step | Timings, None]]
@@ -72,7 +75,7 @@ class Engine:
     dtype: str
     device: str
     context: int  # prompt and answer together, in tokens
-    slots: int  # requests that it runs at the same time
+    slots: int  # requests that it computes at the same time
     generate: Generate
     vocabulary: Vocabulary
     temperature: float = 0.6  # where a request does not say
@@ -81,6 +84,18 @@ class Engine:
     packages: tuple[str, ...] = ()
     gpu: Mapping[str, object] | None = None
     flags: Mapping[str, object] = field(default_factory=dict)
+    queues: bool = False  # it takes more than `slots` and lets them wait inside
+    prefix_caching: bool = False
+    unsupported: frozenset[str] = frozenset()  # parameters that a request may not set
+    # What it counts about itself, under the names in target.metrics; asked at each scrape.
+    gauges: Callable[[], Mapping[str, float]] = dict
+    # Bytes that are allocated and reserved on the GPU; None where nobody can tell.
+    memory: Callable[[], tuple[int, int] | None] = lambda: None
+    # Why it can answer nothing any more, in one line; None while it can.
+    trouble: Callable[[], str | None] = lambda: None
+    # Runs on the server's own event loop, before it is ready.
+    warm_up: Callable[[], Awaitable[None]] | None = None
+    close: Callable[[], None] = lambda: None
 
 
 class EngineError(Exception):
@@ -95,13 +110,17 @@ class OutOfMemoryError(Exception):
     """The device has no memory for this request; the engine lives on."""
 
 
-# A name here is a module with `build(args) -> Engine`; it is imported when it is asked for.
-ENGINES = {"sim": "target.sim", "hf": "target.hf"}
+class CutError(Exception):
+    """The connection is to end here, without a word."""
 
 
-def load(args: argparse.Namespace) -> Engine:
+# A name here is a module with `build(args, startup) -> Engine`, imported when it is asked for.
+ENGINES = {"sim": "target.sim", "hf": "target.hf", "vllm": "target.vllm_engine"}
+
+
+def load(args: argparse.Namespace, startup: Startup) -> Engine:
     """Build the engine that `args.engine` names; may take minutes."""
-    build: Callable[[argparse.Namespace], Engine] = importlib.import_module(
-        ENGINES[args.engine]
-    ).build
-    return build(args)
+    with startup.phase("import"):
+        module = importlib.import_module(ENGINES[args.engine])
+    build: Callable[[argparse.Namespace, Startup], Engine] = module.build
+    return build(args, startup)

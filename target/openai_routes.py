@@ -14,6 +14,7 @@ from target.errors import ApiError
 from target.openai_bodies import ChatBody, CompletionBody
 from target.service import Ask, Ending, Prompt, Service, answer
 from target.streaming import DONE, Stream, compact, event, until_gone
+from target.temperature import kind_of
 from target.visible_text import Piece
 
 
@@ -122,15 +123,19 @@ def milliseconds(timings: Timings) -> dict[str, float]:
         "tokenize_ms": round(timings.tokenize_s * 1000, 3),
         "prefill_ms": round(timings.prefill_s * 1000, 3),
         "decode_ms": round(timings.decode_s * 1000, 3),
+        "detokenize_ms": round(timings.detokenize_s * 1000, 3),
     }
 
 
-def sampling(service: Service, body: ChatBody | CompletionBody) -> Params:
-    """What the body says, and the model's own defaults where it is silent."""
+def sampling(service: Service, body: ChatBody | CompletionBody, prompt: str) -> Params:
+    """What the body says; where it is silent, the policy for this prompt or the model's default."""
     engine = service.engine
+    temperature = body.temperature
+    if temperature is None and service.policy:
+        temperature = service.policy.get(kind_of(prompt))
     return Params(
         max_tokens=0,  # set when the length of the prompt is known
-        temperature=engine.temperature if body.temperature is None else body.temperature,
+        temperature=engine.temperature if temperature is None else temperature,
         top_p=engine.top_p if body.top_p is None else body.top_p,
         seed=body.seed,
         ignore_eos=body.ignore_eos,
@@ -148,7 +153,8 @@ def ask_chat(service: Service, body: ChatBody) -> Ask:
     engine = service.engine
     thinks = service.presentation != "none"
     messages = [message.plain() for message in body.messages]
-    params = replace(sampling(service, body), think_tokens=engine.think_tokens if thinks else None)
+    asked = sampling(service, body, messages[-1]["content"])
+    params = replace(asked, think_tokens=engine.think_tokens if thinks else None)
     limit = body.max_completion_tokens or body.max_tokens
     return Ask(
         lambda: Prompt(*engine.vocabulary.encode_chat(messages, thinks)),
@@ -162,7 +168,7 @@ def ask_chat(service: Service, body: ChatBody) -> Ask:
 def ask_completion(service: Service, body: CompletionBody) -> Ask:
     """A prompt as it stands: nothing is added, so that nothing is known of its reasoning."""
     encode = service.engine.vocabulary.encode
-    params = sampling(service, body)
+    params = sampling(service, body, body.prompt)
     return Ask(lambda: Prompt(encode(body.prompt)), "none", params, body.max_tokens, stops(body))
 
 

@@ -1,8 +1,8 @@
 """Continuous batching in virtual time: no clock, no threads, no model.
 
 The scheduler is vLLM's in small: running sequences come first, then waiting ones in their order,
-as far as sequences, tokens of a step and KV blocks allow; long prompts are computed in chunks; where
-KV memory runs out, the youngest sequence gives its memory back and is computed again later.
+as far as sequences, tokens of a step and KV blocks allow; long prompts are computed in chunks;
+where KV memory runs out, the youngest sequence gives its memory back and is computed again later.
 `simulate` runs it over a trace; the sim engine plays the same steps in real time.
 """
 

@@ -2,14 +2,16 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from target.admission import Admission
 from target.engines import Engine, FinishReason, Params, Timings
 from target.errors import ApiError
+from target.memory_trend import MemoryTrend
 from target.metrics import Metrics
+from target.temperature import Policy
 from target.visible_text import Piece, Presentation, Reader
 
 
@@ -42,6 +44,7 @@ class Ending:
     output_tokens: int
     reasoning_tokens: int
     timings: Timings
+    last_s: float  # its last token, on the monotonic clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,10 @@ class Service:
     engine: Engine
     admission: Admission
     metrics: Metrics
+    memory: MemoryTrend
     presentation: Presentation
+    policy: Policy = field(default_factory=dict)  # temperature by kind of prompt
+    startup: Mapping[str, float] = field(default_factory=dict)
 
 
 async def answer(service: Service, ask: Ask) -> AsyncGenerator[list[Piece] | Ending, None]:
@@ -63,6 +69,7 @@ async def answer(service: Service, ask: Ask) -> AsyncGenerator[list[Piece] | End
     with service.metrics.outcome(), service.admission.place():
         prompt = await asyncio.to_thread(ask.tokenize)
         tokenized = time.monotonic()
+        refuse_unsupported(ask.params, service.engine)
         params = limited(ask, len(prompt.tokens), service.engine.context)
         async with service.admission.slot():
             waited = Timings(time.monotonic() - tokenized, tokenized - received)
@@ -74,14 +81,21 @@ async def answer(service: Service, ask: Ask) -> AsyncGenerator[list[Piece] | End
                 ask.stops,
                 params.min_tokens,
             )
-            async with aclosing(compute(service, prompt, params, reader, received)) as parts:
-                async for part in parts:
-                    if isinstance(part, Ending):
-                        own = part.timings
-                        queue_s = own.queue_s + waited.queue_s
-                        timings = replace(own, queue_s=queue_s, tokenize_s=waited.tokenize_s)
-                        part = replace(part, timings=timings)
-                    yield part
+            with service.memory.request():
+                async with aclosing(compute(service, prompt, params, reader, received)) as parts:
+                    async for part in parts:
+                        if isinstance(part, Ending):
+                            part = ended(service, part, waited, received)
+                        yield part
+
+
+def ended(service: Service, ending: Ending, waited: Timings, received: float) -> Ending:
+    """The ending with the whole of its times, which are counted."""
+    own = ending.timings
+    queue_s = own.queue_s + waited.queue_s
+    timings = replace(own, queue_s=queue_s, tokenize_s=waited.tokenize_s)
+    service.metrics.ended(timings, ending.last_s - received)
+    return replace(ending, timings=timings)
 
 
 async def compute(
@@ -92,6 +106,7 @@ async def compute(
     start = first = last = time.monotonic()
     finish: FinishReason = "length"
     timings: Timings | None = None
+    reading_s = 0.0
     async with aclosing(service.engine.generate(prompt.tokens, params)) as steps:
         async for step in steps:
             if isinstance(step, Timings):
@@ -106,9 +121,11 @@ async def compute(
                 metrics.itl.observe(step.at_s - last)
             last = step.at_s
             metrics.output_tokens.inc(len(step.tokens))
+            reading = time.monotonic()
             for token in step.tokens:
                 if not reader.stopped:
                     pieces.extend(reader.read(token))
+            reading_s += time.monotonic() - reading
             finish = "stop" if reader.stopped else step.finish or finish
             if step.finish:
                 pieces.extend(reader.rest())
@@ -116,14 +133,27 @@ async def compute(
                 yield pieces
             if reader.stopped:
                 break
-    metrics.e2e.observe(last - received)
+    timings = timings or Timings(prefill_s=first - start, decode_s=last - first)
     yield Ending(
         finish,
         len(prompt.tokens),
         reader.tokens,
         reader.reasoning_tokens,
-        timings or Timings(prefill_s=first - start, decode_s=last - first),
+        replace(timings, detokenize_s=reading_s),
+        last,
     )
+
+
+def refuse_unsupported(params: Params, engine: Engine) -> None:
+    """Raise ApiError where a request sets what this engine would have to ignore."""
+    given = {
+        "seed": params.seed is not None,
+        "min_tokens": params.min_tokens > 0 and not params.ignore_eos,
+    }
+    for name in sorted(engine.unsupported):
+        if given[name]:
+            message = f"{name}: --mode {engine.mode} cannot do that; leave it out"
+            raise ApiError(400, message, name, "unsupported_parameter")
 
 
 def limited(ask: Ask, prompt_tokens: int, context: int) -> Params:

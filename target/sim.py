@@ -1,7 +1,8 @@
 """The simulated engine: tokens at chosen times, and no model.
 
-The time to the first token and the gaps between tokens are fixed, or log-normal around the same
-median, drawn from a seed. Slots are bounded by the server's admission, first come first served.
+Without `--gpu`, the time to the first token and the gaps between tokens are fixed, or log-normal
+around the same median; slots are bounded by the server's admission, first come first served. With
+`--gpu`, a scheduler with that GPU's physics decides (target.sim_player).
 """
 
 import argparse
@@ -9,40 +10,18 @@ import asyncio
 import itertools
 import math
 import random
-import re
 import time
-import zlib
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import dataclass
 
-from target.engines import Engine, Params, Step, Timings, Vocabulary
+from target.engines import Engine, EngineError, Params, Step, Timings
+from target.faults import FaultError, Faults, read_faults
+from target.sim_player import build_player
+from target.sim_text import read_answers
+from target.startup import Startup
 
-TEXT = (
-    "so first we add the two sums then check that each step holds for all n and write it as a "
-    "list of terms where x is at most ten which gives twelve by the rule above 因此 答案 是 二"
-)
-WORDS = tuple(TEXT.split())
-THINK_OPEN, THINK_CLOSE = len(WORDS), len(WORDS) + 1
-MARKS = {THINK_OPEN: "<think>", THINK_CLOSE: "</think>"}
 CONTEXT = 32_768
 SLOTS = 8
-# About as long as the pieces of a real vocabulary; only their number and identity matter here.
-PIECES = re.compile(r"[一-鿿]{1,2}|\d|\s?[A-Za-z]{1,6}|\s+|.", re.DOTALL)
-
-
-def encode(text: str) -> list[int]:
-    """Pieces of the text as ids: equal pieces give equal ids, and there is no way back."""
-    return [1000 + zlib.crc32(piece.encode()) % 100_000 for piece in PIECES.findall(text)]
-
-
-def encode_chat(messages: list[dict[str, str]], think: bool) -> tuple[list[int], bool]:
-    """Prompt of a chat; the reasoning, where asked for, is opened by the prompt."""
-    text = "".join(f"<{message['role']}>{message['content']}" for message in messages)
-    return [*encode(text), THINK_OPEN] if think else encode(text), think
-
-
-def decoder() -> Callable[[int], str]:
-    """Each word with a space before it, as most tokens of real vocabularies have."""
-    return lambda token: MARKS.get(token) or f" {WORDS[token]}"
 
 
 def waits(rng: random.Random, args: argparse.Namespace) -> Iterator[float]:
@@ -55,36 +34,45 @@ def waits(rng: random.Random, args: argparse.Namespace) -> Iterator[float]:
             yield median_ms / 1000 * (math.exp(rng.gauss(0.0, sigma)) if sigma else 1.0)
 
 
-def answer(rng: random.Random, params: Params) -> Iterator[int]:
-    """Token ids of an answer: words, and the end of the reasoning where it has a budget."""
-    for n in range(params.max_tokens):
-        yield THINK_CLOSE if n == params.think_tokens else rng.randrange(len(WORDS))
-
-
-def build(args: argparse.Namespace) -> Engine:
+def build(args: argparse.Namespace, startup: Startup) -> Engine:
     """The engine as the options of `serve` describe it."""
-    numbers = itertools.count()
+    try:
+        faults = read_faults(args.fault, args.seed)
+    except FaultError as error:
+        raise EngineError(str(error)) from error
+    answers = read_answers(args.answers)
+    if args.gpu is not None:
+        return build_player(args, faults, answers)
+    born = time.monotonic()
+    count = Count()
 
     async def generate(
         prompt: Sequence[int], params: Params
     ) -> AsyncGenerator[Step | Timings, None]:
-        number = next(numbers)
+        number = count.began
+        count.began += 1
         # Times and words have streams of their own, so that a request's seed fixes only its text.
         gaps = waits(random.Random(f"{args.seed} times {number}"), args)
         words = random.Random(f"{args.seed} words {number}" if params.seed is None else params.seed)
         start = due = time.monotonic()
         first = None
-        for n, token in enumerate(answer(words, params), start=1):
-            due += next(gaps)  # a deadline, so that late tokens do not delay the later ones
-            await asyncio.sleep(max(0.0, due - time.monotonic()))
-            now = time.monotonic()
-            first = first or now
-            yield Step((token,), now, "length" if n == params.max_tokens else None)
+        count.running += 1
+        try:
+            wrong = faults.wrong(number, count.running)
+            for token, finish in answers.tokens(prompt, params, words, wrong):
+                # A deadline, so that late tokens do not delay the later ones.
+                due = born + faults.lasting(due - born, next(gaps))
+                await asyncio.sleep(max(0.0, due - time.monotonic()))
+                now = time.monotonic()
+                first = first or now
+                yield Step((token,), now, finish)
+        finally:
+            count.running -= 1
         first = first or start
         yield Timings(prefill_s=first - start, decode_s=time.monotonic() - first)
 
     drawn = args.ttft_sigma or args.itl_sigma
-    names = ("ttft_ms", "itl_ms", "ttft_sigma", "itl_sigma", "seed")
+    names = ("ttft_ms", "itl_ms", "ttft_sigma", "itl_sigma", "seed", "fault")
     return Engine(
         name="sim",
         model="sim" if args.model is None else args.model,
@@ -94,7 +82,22 @@ def build(args: argparse.Namespace) -> Engine:
         context=CONTEXT,
         slots=args.max_running or SLOTS,
         generate=generate,
-        vocabulary=Vocabulary(encode, encode_chat, decoder, THINK_OPEN, THINK_CLOSE),
+        vocabulary=answers.vocabulary(),
         think_tokens=32 if args.think_tokens is None else args.think_tokens,
         flags={name: getattr(args, name) for name in names},
+        memory=lambda: leaked(faults, count),
     )
+
+
+@dataclass(slots=True)
+class Count:
+    """Requests that began, and those that run."""
+
+    began: int = 0
+    running: int = 0
+
+
+def leaked(faults: Faults, count: Count) -> tuple[int, int] | None:
+    """Memory as a leak leaves it; there is none to tell of without one."""
+    lost = int(faults.leaked_bytes(count.began - count.running))
+    return (lost, lost) if any(faults.of("leak")) else None

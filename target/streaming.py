@@ -11,6 +11,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from target import errors
+from target.engines import CutError
 
 T = TypeVar("T")
 DONE = b"data: [DONE]\n\n"
@@ -85,6 +86,8 @@ class Stream(Response):
                         start = {"type": "http.response.start", "status": self.status_code}
                         await send({**start, "headers": self.raw_headers})
                     await send({"type": "http.response.body", "body": data, "more_body": True})
+            except CutError:  # the server ends the connection, since the answer has no end
+                return
             except Exception as error:
                 if not started:
                     raise

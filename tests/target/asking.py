@@ -49,7 +49,7 @@ def metric(url: str, name: str) -> float:
 
 def held(url: str) -> float:
     """Requests inside: running, waiting, or being tokenised, which counts as waiting."""
-    return metric(url, "tailgate_running") + metric(url, "tailgate_waiting")
+    return metric(url, "tailgate_requests_running") + metric(url, "tailgate_requests_waiting")
 
 
 def until(true: Callable[[], bool], timeout_s: float = 20.0) -> None:

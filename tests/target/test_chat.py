@@ -30,7 +30,13 @@ def test_a_stream_has_the_chunks_of_the_openai_api(sim: str) -> None:
     assert usage["usage"]["completion_tokens"] == 10
     assert usage["usage"]["completion_tokens_details"] == {"reasoning_tokens": 5}
     assert usage["usage"]["total_tokens"] == usage["usage"]["prompt_tokens"] + 10
-    assert set(usage["timings"]) == {"queue_ms", "tokenize_ms", "prefill_ms", "decode_ms"}
+    assert set(usage["timings"]) == {
+        "queue_ms",
+        "tokenize_ms",
+        "prefill_ms",
+        "decode_ms",
+        "detokenize_ms",
+    }
 
 
 def test_without_usage_the_timings_come_with_the_reason_for_the_end(sim: str) -> None:
@@ -49,7 +55,7 @@ def test_streamed_and_whole_answers_have_the_same_text(sim: str) -> None:
 def test_a_whole_answer_names_its_stages_in_the_server_timing_header(sim: str) -> None:
     answer = chat(sim)
     stages = dict(part.split(";dur=") for part in answer.headers["server-timing"].split(", "))
-    assert set(stages) == {"queue", "tokenize", "prefill", "decode"}
+    assert set(stages) == {"queue", "tokenize", "prefill", "decode", "detokenize"}
     assert float(stages["prefill"]) >= 5
     assert answer.json()["object"] == "chat.completion"
     assert answer.json()["timings"]["decode_ms"] == float(stages["decode"])

@@ -12,8 +12,11 @@ import httpx
 import pytest
 
 from target import errors
-from target.engines import EngineError, OutOfMemoryError, Params, Step
-from target.hf import Model, attempt, cache_key, decode, pick, usable_device, vocabulary_of
+from target.engines import EngineError, OutOfMemoryError, Params, Step, Timings
+from target.hf_decode import Model, Row, decode
+from target.hf_load import cache_key, usable_device, vocabulary_of
+from target.hf_worker import article_batch, attempt
+from target.sampling import draw
 from target.tiny_model import tiny_model
 from tests.serving import started_target
 from tests.target.asking import QUESTION, chat, deltas, events, metric, said, until
@@ -34,11 +37,24 @@ def model(tiny_cache: str, request: pytest.FixtureRequest) -> Model:
     return Model(network.to(device), cache_key(network), device, (1,), 99)
 
 
-def tokens(model: Model, prompt: list[int], params: Params) -> list[int]:
-    steps: list[Step] = []
-    decode(model, prompt, params, steps.append, Event())
-    assert steps[-1].finish
-    return [token for step in steps for token in step.tokens]
+Emitted = list[Step | Timings | Exception]
+
+
+def answers(model: Model, asked: list[tuple[list[int], Params]], **how: bool) -> list[list[int]]:
+    """The tokens of requests that are decoded together."""
+    emitted: list[Emitted] = [[] for _ in asked]
+    rows = [Row(p, q, out.append) for (p, q), out in zip(asked, emitted, strict=True)]
+    decode(model, rows, **how)
+    for parts in emitted:
+        *steps, timings = parts
+        assert isinstance(timings, Timings)
+        assert [bool(step.finish) for step in steps] == [False] * (len(steps) - 1) + [True]  # type: ignore[union-attr]
+    return [[t for part in parts if isinstance(part, Step) for t in part.tokens]
+            for parts in emitted]  # fmt: skip
+
+
+def tokens(model: Model, prompt: list[int], params: Params, **how: bool) -> list[int]:
+    return answers(model, [(prompt, params)], **how)[0]
 
 
 def test_greedy_decoding_gives_what_transformers_generate_gives(model: Model) -> None:
@@ -73,15 +89,63 @@ def test_reasoning_is_closed_after_its_budget(model: Model) -> None:
 
 
 def test_a_set_stop_ends_the_computation_before_the_next_token(model: Model) -> None:
-    stop, steps = Event(), []
+    parts: Emitted = []
+    row = Row([20, 21], GREEDY, parts.append)
 
-    def emit(step: Step) -> None:
-        steps.append(step)
-        if len(steps) == 3:
-            stop.set()
+    def emit(part: Step | Timings | Exception) -> None:
+        parts.append(part)
+        if len(parts) == 3:
+            row.stop.set()
 
-    decode(model, [20, 21], GREEDY, emit, stop)
-    assert len(steps) == 3
+    row.emit = emit
+    decode(model, [row])
+    assert [type(part) for part in parts] == [Step, Step, Step, Timings]
+
+
+def test_requests_of_a_batch_get_what_each_gets_alone(model: Model) -> None:
+    asked = [
+        (list(range(20, 60)), GREEDY),
+        ([300, 301, 302], replace(GREEDY, max_tokens=7)),
+        (list(range(900, 1000)), replace(GREEDY, think_tokens=3)),
+        ([5], replace(GREEDY, max_tokens=1)),
+    ]
+    assert answers(model, asked) == [tokens(model, *one) for one in asked]
+
+
+def test_a_request_that_leaves_a_batch_does_not_change_the_others(model: Model) -> None:
+    prompts = [list(range(20, 40)), list(range(500, 530))]
+    kept, gone = [], []
+    rows = [Row(prompts[0], GREEDY, kept.append), Row(prompts[1], GREEDY, gone.append)]
+    emit = gone.append
+
+    def leave(part: Step | Timings | Exception) -> None:
+        emit(part)
+        if len(gone) == 5:
+            rows[1].stop.set()
+
+    rows[1].emit = leave
+    decode(model, rows)
+    assert len(gone) == 6
+    got = [token for part in kept if isinstance(part, Step) for token in part.tokens]
+    assert got == tokens(model, prompts[0], GREEDY)
+
+
+def test_without_a_cache_the_tokens_are_the_same(model: Model) -> None:
+    prompt = list(range(20, 60))
+    assert tokens(model, prompt, GREEDY, use_cache=False) == tokens(model, prompt, GREEDY)
+
+
+def test_the_seed_of_a_request_fixes_its_draws_in_any_company(model: Model) -> None:
+    drawn = replace(GREEDY, temperature=0.9, top_p=1.0, seed=5)
+    other = ([40] * 30, replace(drawn, seed=6))
+    alone = tokens(model, [40] * 30, drawn)
+    assert answers(model, [other, ([40] * 30, drawn)])[1] == alone
+    assert tokens(model, *other) != alone
+
+
+def test_the_articles_batch_sizes_follow_the_longest_prompt() -> None:
+    sizes = [article_batch(tokens) for tokens in (1, 256, 257, 512, 513, 4000)]
+    assert sizes == [8, 8, 4, 4, 2, 2]
 
 
 def test_sampling_stays_within_the_nucleus() -> None:
@@ -92,7 +156,8 @@ def test_sampling_stays_within_the_nucleus() -> None:
 
     def drawn(top_p: float, temperature: float = 1.0) -> set[int]:
         params = Params(1, temperature=temperature, top_p=top_p)
-        return {pick(logits, params, generator) for _ in range(400)}
+        rows = logits.repeat(400, 1)
+        return set(draw(rows, [params] * 400, [generator] * 400).tolist())
 
     assert drawn(0.4) == {0}
     assert drawn(0.7) == {0, 1}
@@ -171,7 +236,7 @@ def test_nothing_is_computed_for_a_client_that_went_away(tiny_cache: str) -> Non
         with httpx.stream("POST", f"{url}/v1/chat/completions", json=body) as answer:
             for _ in zip(range(20), answer.iter_lines(), strict=False):
                 pass
-        until(lambda: metric(url, "tailgate_running") == 0)
+        until(lambda: metric(url, "tailgate_requests_running") == 0)
         made, used = metric(url, "tailgate_output_tokens_total"), cpu_s(pid)
         Event().wait(0.5)  # nothing may happen meanwhile
         assert metric(url, "tailgate_output_tokens_total") == made < 2500

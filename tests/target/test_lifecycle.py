@@ -49,7 +49,7 @@ def test_the_drain_is_bounded_and_a_second_signal_cuts_it_short(again: bool) -> 
     drain = ("--drain-timeout", "60" if again else "0.5")
     with started_target(*options, *drain) as target, ThreadPoolExecutor(1) as pool:
         lost = pool.submit(chat, target.url)
-        until(lambda: metric(target.url, "tailgate_running") == 1)
+        until(lambda: metric(target.url, "tailgate_requests_running") == 1)
         start = time.monotonic()
         target.process.send_signal(signal.SIGINT)
         if again:

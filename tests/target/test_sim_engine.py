@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from target.sim import encode, waits
+from target.sim import waits
+from target.sim_text import encode
 from tests.serving import running_target, started_target
 from tests.target.asking import QUESTION, chat, events, held, metric, until
 
@@ -128,7 +129,7 @@ def test_a_core_streams_more_than_3000_tokens_a_second() -> None:
 def test_a_client_that_goes_away_frees_its_slot(stream: bool) -> None:
     with running_target("--engine", "sim", "--itl-ms", "20", "--max-running", "1") as url:
         leave_midway(url, stream=stream)
-        until(lambda: metric(url, "tailgate_running") == 0)
+        until(lambda: metric(url, "tailgate_requests_running") == 0)
         assert metric(url, 'tailgate_requests_total{outcome="cancelled"}') == 1
         assert chat(url, max_tokens=2).json()["timings"]["queue_ms"] < 100
         assert metric(url, "tailgate_output_tokens_total") < 500  # of the 1000 it had asked for
@@ -139,15 +140,15 @@ def test_a_client_that_goes_away_while_it_waits_leaves_the_line() -> None:
     with running_target("--engine", "sim", *options) as url:
         first = threading.Thread(target=chat, args=(url,), kwargs={"max_tokens": 1})
         first.start()
-        until(lambda: metric(url, "tailgate_running") == 1)
+        until(lambda: metric(url, "tailgate_requests_running") == 1)
         with pytest.raises(httpx.ReadTimeout):
             httpx.post(
                 f"{url}/v1/chat/completions",
                 json={"messages": QUESTION, "stream": True},
                 timeout=0.3,
             )
-        until(lambda: metric(url, "tailgate_waiting") == 0)
-        assert metric(url, "tailgate_running") == 1
+        until(lambda: metric(url, "tailgate_requests_waiting") == 0)
+        assert metric(url, "tailgate_requests_running") == 1
         first.join()
         assert metric(url, 'tailgate_requests_total{outcome="ok"}') == 1
 

@@ -1,0 +1,194 @@
+"""transformers' continuous batching, with the names that it had from release 5.10 to 5.24.
+
+Its loop runs in a thread that does not survive an exception: every request fails, and requests that
+come later are dropped with a log line. So the loop is watched, and built again when it died.
+"""
+
+import argparse
+import asyncio
+import dataclasses
+import gc
+import threading
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from target.engines import EngineError, OutOfMemoryError, Params, Step, Timings
+from target.faults import Faults, read_faults
+from target.hf_decode import Model
+from target.hf_parts import Parts
+from target.hf_worker import exhaust
+from target.profiling import Marks
+
+MAX_BATCH = 256
+PAGE = 16
+CPU_PAGES, CPU_BATCH_TOKENS = 512, 512
+MOST_REBUILDS = 5  # within a minute; then the process ends
+
+
+@dataclass(slots=True)
+class Manager:
+    """The running manager of transformers, and how to get another."""
+
+    model: Model
+    max_batch: int
+    faults: Faults
+    current: Any = None
+    rebuilt_s: list[float] = field(default_factory=list)
+    running: int = 0
+    began: int = 0
+    dead: str | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def start(self) -> None:
+        """Build a manager and start its thread."""
+        import torch
+        from transformers import ContinuousBatchingConfig
+
+        network = self.model.network
+        known = {item.name for item in dataclasses.fields(ContinuousBatchingConfig)}
+        page = "page_size" if "page_size" in known else "block_size"  # renamed in 5.17
+        wanted: dict[str, Any] = {
+            page: PAGE,
+            "max_requests_per_batch": self.max_batch,
+            "allow_block_sharing": False,  # no prefix caching
+            "per_request_processors": True,
+            "auto_switch_to_flash": False,
+        }
+        if self.model.device == "cpu":
+            wanted |= {"num_blocks": CPU_PAGES, "max_batch_tokens": CPU_BATCH_TOKENS}
+        settings = {name: value for name, value in wanted.items() if name in known}
+        generation = network.generation_config
+        # Per-request values need processors that exist: a neutral one is left out.
+        generation.do_sample = True
+        generation.temperature, generation.top_p = 0.6, 0.95
+        with torch.inference_mode():
+            self.current = network.init_continuous_batching(
+                generation_config=generation,
+                continuous_batching_config=ContinuousBatchingConfig(**settings),
+            )
+            self.current.start()
+
+    def alive(self) -> bool:
+        """Whether the loop takes requests."""
+        status = getattr(self.current, "background_thread_status", None)
+        failed = getattr(status, "fatal_error", None) or getattr(self.current, "fatal_error", None)
+        return failed is None and bool(self.current.is_running())
+
+    def revive(self) -> None:
+        """Build the loop again where it died; gives up when it dies again and again."""
+        with self.lock:
+            if self.alive():
+                return
+            now = time.monotonic()
+            self.rebuilt_s.append(now)
+            if sum(now - at < 60 for at in self.rebuilt_s) > MOST_REBUILDS:
+                self.dead = "the batching loop died again and again"
+                return
+            import torch
+
+            old, self.current = self.current, None
+            old.stop(block=True, timeout=10)
+            del old
+            gc.collect()
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+            self.start()
+
+    def close(self) -> None:
+        """Stop the thread."""
+        if self.current is not None:
+            self.current.stop(block=False)
+
+    def gauges(self) -> Mapping[str, float]:
+        """What it counts about itself."""
+        return {"running": self.running, "rebuilds": len(self.rebuilt_s)}
+
+
+def asked(params: Params, eos: Sequence[int]) -> dict[str, Any]:
+    """Keywords of add_request for these parameters."""
+    greedy = params.temperature == 0
+    return {
+        "max_new_tokens": params.max_tokens,
+        "streaming": True,
+        "eos_token_id": -1 if params.ignore_eos else list(eos) or -1,
+        # As good as greedy, since the processors of a batch are the same for all its requests.
+        "temperature": 1e-4 if greedy else params.temperature,
+        "top_p": min(params.top_p, 1.0),
+    }
+
+
+def build_continuous(args: argparse.Namespace, model: Model, marks: Marks) -> Parts:
+    """The mode `continuous`; raises EngineError where this release of transformers has none."""
+    if not hasattr(model.network, "init_continuous_batching"):
+        raise EngineError("--mode continuous: pip install 'transformers>=5.10.4'")
+    slots = args.max_running or args.max_batch or MAX_BATCH
+    manager = Manager(model, slots, read_faults(args.fault, args.seed))
+    manager.start()
+
+    async def generate(
+        prompt: Sequence[int], params: Params
+    ) -> AsyncGenerator[Step | Timings, None]:
+        received = first = last = time.monotonic()
+        number, manager.began = manager.began, manager.began + 1
+        if not manager.alive():
+            await asyncio.to_thread(manager.revive)
+        if manager.faults.hits("out-of-memory", number):
+            manager.current.batch_processor._generation_step = failing(model.device)
+        outputs: asyncio.Queue[Any] = asyncio.Queue()
+        name = f"request-{number}"
+        current = manager.current
+        current.register_result_handler(name, outputs.put_nowait)
+        if current.add_request(list(prompt), request_id=name, **asked(params, model.eos)) is None:
+            raise RuntimeError("the batching loop takes no requests")
+        manager.running += 1
+        told, ended = 0, False
+        try:
+            while not ended:
+                output = await outputs.get()
+                if output.error is not None:
+                    ended = True
+                    await asyncio.to_thread(manager.revive)
+                    raise failure(str(output.error))
+                tokens = tuple(output.generated_tokens[told:])
+                told += len(tokens)
+                ended = output.is_finished()
+                if not tokens:
+                    continue
+                last = time.monotonic()
+                first = last if told == len(tokens) else first
+                stopped = tokens[-1] in model.eos and not params.ignore_eos
+                yield Step(tokens, last, ("stop" if stopped else "length") if ended else None)
+            yield Timings(prefill_s=first - received, decode_s=last - first)
+        finally:
+            manager.running -= 1
+            if not ended:  # it gives no final output for a request that was cancelled
+                current.cancel_request(name)
+                current.output_router.result_handlers.pop(name, None)
+
+    return Parts(
+        generate,
+        slots=slots,
+        flags={"max_batch": slots},
+        unsupported=frozenset({"seed", "min_tokens"}),
+        gauges=manager.gauges,
+        trouble=lambda: manager.dead,
+        close=manager.close,
+    )
+
+
+def failure(text: str) -> Exception:
+    """The exception for a request that failed with this text."""
+    if "out of memory" in text.lower() or "an injected fault" in text:
+        return OutOfMemoryError(f"the device has no memory for this request: {text[:200]}")
+    return RuntimeError(text[:500])
+
+
+def failing(device: str) -> Any:
+    """A step that runs out of memory."""
+
+    def step(*unused: Any) -> None:
+        exhaust(device)
+
+    return step
