@@ -8,15 +8,19 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from slo.beside import NO_BASELINE, Baseline, Beside, read_beside
 from slo.histograms import Counts, read_hlog
 from slo.measurements import Measurements, collect
 from slo.record import Arrival
 from slo.rundir import (
+    GPU,
     LATENCY,
+    SERVER,
     TARGET,
     Run,
     RunDirError,
     read_json,
+    read_lines,
     read_records,
     read_run,
     read_schedule,
@@ -45,10 +49,12 @@ class Evidence:
     schedule: Schedule
     intervals: dict[tuple[str, int], Counts]
     target: dict[str, Any] | None  # None: target.json is missing
+    beside: Beside
+    clock_s: NDArray[np.float64]  # wall minus monotonic clock of this host, in time
     unreadable: tuple[str, ...]
 
 
-def read_evidence(directory: Path) -> Evidence:
+def read_evidence(directory: Path, baseline: Baseline = NO_BASELINE) -> Evidence:
     """Read a run directory.
 
     Raises:
@@ -70,7 +76,36 @@ def read_evidence(directory: Path) -> Evidence:
             target = found if isinstance(found, dict) else {}
         except RunDirError as error:
             unreadable.append(str(error))
-    return Evidence(run, measured, schedule, intervals, target, tuple(unreadable))
+    beside = read_beside(directory, run, unreadable, baseline)
+    return Evidence(
+        run=run,
+        measured=measured,
+        schedule=schedule,
+        intervals=intervals,
+        target=target,
+        beside=beside,
+        clock_s=_clock(directory, local_gpu=not beside.gpu.clocks),
+        unreadable=tuple(unreadable),
+    )
+
+
+def _clock(directory: Path, *, local_gpu: bool) -> NDArray[np.float64]:
+    """What the samplers on this host saw of its two clocks."""
+    best: list[float] = []
+    for name in (SERVER, GPU) if local_gpu else (SERVER,):
+        try:
+            lines = list(read_lines(directory / name))
+        except (RunDirError, UnicodeDecodeError):
+            continue
+        both = [
+            (line["t_wall_ns"] - line["t_mono_ns"]) / 1e9
+            for line in lines
+            if isinstance(line, dict)
+            and isinstance(line.get("t_wall_ns"), int)
+            and isinstance(line.get("t_mono_ns"), int)
+        ]
+        best = max(best, both, key=len)
+    return np.array(best)
 
 
 def readable(

@@ -5,32 +5,31 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from slo import load_checks, physics, validity
+from slo import load_checks, physics, steady, target_checks, validity
+from slo.beside import NO_BASELINE, Baseline, Beside
 from slo.causes import found_for
 from slo.evidence import Evidence, read_evidence
 from slo.measurements import Measurements
 from slo.objective_test import decide, has_sent_view
-from slo.objectives import Objective, Slo, label
+from slo.objectives import LATENCIES, Objective, Slo, label
 from slo.quantile_test import Decision, holm, more_requests
 from slo.quantities import show
 from slo.record import Failure
+from slo.resources import RESOURCE_METRICS
 from slo.rows import row, void_of
 from slo.rundir import Run
 from slo.verdict import Check, Result, Row, Verdict
 
 
-def judge(directory: Path, slo: Slo) -> Verdict:
+def judge(directory: Path, slo: Slo, baseline: Baseline = NO_BASELINE) -> Verdict:
     """Judge one run under one slo.yaml; whatever spoils the run becomes INVALID, named.
 
     Raises:
         RunDirError: run.json cannot be read.
     """
-    evidence = read_evidence(directory)
+    evidence = read_evidence(directory, baseline)
     measured = evidence.measured
-    decisions = [decide(objective, measured) for objective in slo.objectives]
-    chance = _maybe_chance(slo.objectives, decisions)
-    for i in chance:
-        decisions[i] = _undecided(slo.objectives[i], decisions[i], len(decisions))
+    decisions, chance = decisions_of(slo.objectives, measured, evidence.beside)
     rows = [
         row(objective, decision, measured, by_holm=i in chance)
         for i, (objective, decision) in enumerate(zip(slo.objectives, decisions, strict=True))
@@ -50,12 +49,24 @@ def judge(directory: Path, slo: Slo) -> Verdict:
     )
 
 
+def decisions_of(
+    objectives: Sequence[Objective], measured: Measurements, beside: Beside
+) -> tuple[list[Decision], set[int]]:
+    """Decide all objectives together, and which misses may be chance beside the others."""
+    decisions = [decide(objective, measured, beside) for objective in objectives]
+    chance = _maybe_chance(objectives, decisions)
+    for i in chance:
+        more = _more_beside_others(objectives[i], decisions[i], len(decisions))
+        decisions[i] = replace(decisions[i], outcome=Result.INCONCLUSIVE, more=more)
+    return decisions, chance
+
+
 def _maybe_chance(objectives: Sequence[Objective], decisions: Sequence[Decision]) -> set[int]:
     """The gating objectives whose miss does not stand beside the others (Holm)."""
     tested = [
         i
         for i, objective in enumerate(objectives)
-        if objective.severity == "gate" and objective.metric != "achieved_rate"
+        if objective.severity == "gate" and not _counted(objective)
     ]
     stands = holm(
         [decisions[i].p_missed for i in tested], [1 - objectives[i].confidence for i in tested]
@@ -67,20 +78,23 @@ def _maybe_chance(objectives: Sequence[Objective], decisions: Sequence[Decision]
     }
 
 
-def _undecided(objective: Objective, decision: Decision, tests: int) -> Decision:
-    more = _more_beside_others(objective, decision, tests)
-    return replace(decision, outcome=Result.INCONCLUSIVE, more=more)
+def _counted(objective: Objective) -> bool:
+    """Whether it is counted and not estimated, so that chance has no part in it."""
+    return objective.metric == "achieved_rate" or (
+        objective.metric in RESOURCE_METRICS and objective.metric.endswith("_max")
+    )
 
 
 def _more_beside_others(objective: Objective, decision: Decision, tests: int) -> int | None:
-    allowed = objective.limit
-    if objective.percentile is not None:
-        allowed = 1 - objective.percentile / 100
-    if objective.metric == "output_tokens_per_s":
+    if objective.allowed is None:
         return None
-    confidence = 1 - (1 - objective.confidence) / tests
-    over = decision.over / decision.n * decision.independent
-    return more_requests(over, decision.independent, allowed, confidence)
+    return more_requests(
+        decision.over * decision.requests / decision.n,
+        decision.requests,
+        objective.allowed,
+        1 - (1 - objective.confidence) / tests,
+        inflation=decision.inflation,
+    )
 
 
 def _checks(evidence: Evidence, slo: Slo, rows: list[Row]) -> Iterator[Check]:
@@ -97,6 +111,7 @@ def _checks(evidence: Evidence, slo: Slo, rows: list[Row]) -> Iterator[Check]:
         yield validity.histograms(measured, evidence.intervals)
     yield validity.dropped(run, slo.validity.dropped)
     yield validity.judged(measured, slo)
+    yield validity.length(measured, slo)
     yield load_checks.load(run, measured, slo)
     yield load_checks.achieved_rate(measured, slo.validity.achieved_rate)
     late = load_checks.lateness_p99_s(measured)
@@ -104,10 +119,13 @@ def _checks(evidence: Evidence, slo: Slo, rows: list[Row]) -> Iterator[Check]:
     if late is not None and limit_s is not None and late > limit_s:
         turned = list(_missed_by_lateness(slo, rows, measured))
     yield load_checks.lateness(late, limit_s, turned)
+    yield steady.warm(steady.trend(measured), rows, (*LATENCIES, "goodput"))
     yield validity.clocks(run, limit_s)
     yield validity.timeout(run, slo)
-    yield validity.tokens(measured)
-    yield validity.target(evidence.target)
+    yield steady.clock(run, evidence.clock_s, slo.validity.clock_step_s)
+    yield validity.tokens(measured, slo.validity.token_doubt)
+    yield target_checks.cache(measured, slo.validity.cache_hits)
+    yield target_checks.target(evidence.target, evidence.beside.server)
 
 
 def _missed_by_lateness(slo: Slo, rows: list[Row], measured: Measurements) -> Iterator[str]:

@@ -41,6 +41,10 @@ _NUMBERS = (
     "first_chunk_tokens",
     "chunks",
     "max_tokens",
+    "prompt_tokens",
+    "cached_tokens",
+    "session",
+    "think_s",
 )
 _WORDS = ("scenario", "input_class", "phase", "error", "tokens_from")
 _BATCH = 20_000
@@ -180,3 +184,36 @@ def tpots(columns: Columns) -> Floats:
 def latenesses(columns: Columns) -> Floats:
     """`lateness_s` of all records; nan where it is None."""
     return np.subtract(columns.numbers["sent_s"], columns.numbers["due_s"])
+
+
+def mean_gaps(columns: Columns) -> Floats:
+    """Mean gap between a record's chunks of text, inf where it failed."""
+    stretch = columns.numbers["last_token_s"] - columns.numbers["first_token_s"]
+    mean = stretch / np.maximum(columns.gap_counts, 1)
+    return np.where(columns.completed & np.isfinite(mean), mean, np.inf)
+
+
+def sessions(columns: Columns, mask: Mask) -> tuple[Floats, Floats, Floats]:
+    """Of each session: when its first turn was due, and what it took at least and at most.
+
+    From that moment to the last turn's last token, without the think times; inf where a turn
+    failed. A session of which we cancelled a turn took at least as long as we waited.
+    """
+    numbers, cancelled = columns.numbers, columns.where("error", Failure.CANCELLED)[mask]
+    _, which = np.unique(numbers["session"][mask], return_inverse=True)
+    count = int(which.max()) + 1 if len(which) else 0
+    due = _folded(np.minimum, np.inf, which, count, numbers["due_s"][mask])
+    think = np.bincount(which, np.nan_to_num(numbers["think_s"][mask]), minlength=count)
+    last = np.fmax(numbers["last_token_s"], numbers["ended_s"])[mask]
+    last = np.where(columns.completed[mask], numbers["last_token_s"][mask], last)
+    took = _folded(np.maximum, -np.inf, which, count, np.nan_to_num(last)) - due - think
+    ill = np.bincount(which, ~columns.completed[mask] & ~cancelled, minlength=count) > 0
+    unsure = np.bincount(which, cancelled, minlength=count) > 0
+    at_least = np.where(ill, np.inf, np.maximum(took, 0.0))
+    return due, at_least, np.where(unsure, np.inf, at_least)
+
+
+def _folded(fold: "np.ufunc", start: float, which: Codes, count: int, values: Floats) -> Floats:
+    folded = np.full(count, start)
+    fold.at(folded, which, values)
+    return folded

@@ -6,8 +6,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from slo import dependence
 from slo.buckets import BUCKETS, bucket_of, highest_us, lowest_us
-from slo.latencies import SPANS, Columns, Floats, Mask, empty_columns, in_batches, spans, tpots
+from slo.latencies import (
+    SPANS,
+    Columns,
+    Floats,
+    Mask,
+    empty_columns,
+    in_batches,
+    mean_gaps,
+    sessions,
+    spans,
+    tpots,
+)
 from slo.quantile_test import Sample
 from slo.record import Failure, Record
 from slo.rundir import Run
@@ -46,28 +58,43 @@ class Measurements:
         mask = self.columns.judged
         return mask if scenario == ALL else mask & self.columns.where("scenario", scenario)
 
+    def failed_masks(self) -> tuple[Mask, Mask]:
+        """The failed requests: for certain, and with those that we cancelled."""
+        failed = self.columns.failed
+        return failed & ~self.columns.where("error", Failure.CANCELLED), failed
+
     def failed(self, scenario: str = ALL) -> tuple[int, int]:
         """How many judged requests failed: for certain, and with those that we cancelled."""
-        failed = self.judged(scenario) & self.columns.failed
-        certain = failed & ~self.columns.where("error", Failure.CANCELLED)
-        return int(certain.sum()), int(failed.sum())
+        judged = self.judged(scenario)
+        certain, possible = self.failed_masks()
+        return int((judged & certain).sum()), int((judged & possible).sum())
 
     def sample(self, metric: str, scenario: str = ALL) -> Sample:
-        """The judged values of ttft, ttfat, e2e, the same from sent, tpot or itl."""
+        """The judged values of ttft, ttfat, e2e, the same from sent, tpot, itl or session."""
         mask = self.judged(scenario)
         if metric == "itl":
             return self._gap_sample(mask, scenario)
-        at_least, at_most = self._bounds(metric)
-        mask &= ~np.isnan(at_most)
-        kept = at_most[mask]
+        due_s = self.columns.numbers["due_s"]
+        if metric == "session":
+            due_s, at_least, at_most = sessions(self.columns, mask)
+        else:
+            at_least, at_most = self.bounds(metric)
+            mask &= ~np.isnan(at_most)
+            due_s, at_least, at_most = due_s[mask], at_least[mask], at_most[mask]
         return Sample(
-            at_least=np.sort(at_least[mask]),
-            at_most=np.sort(kept),
-            cumulative=np.arange(1, len(kept) + 1),
-            due_per_second=self._per_second(mask),
+            at_least=np.sort(at_least),
+            at_most=np.sort(at_most),
+            cumulative=np.arange(1, len(at_most) + 1),
+            due_s=due_s,
+            typical=at_least,
         )
 
-    def tokens_per_second(self) -> Floats:
+    def share_inflation(self, mask: Mask, bad: Mask) -> float:
+        """How many of the requests in `mask` are worth one independent one, for the bad ones."""
+        _, slowness = self.bounds("e2e")
+        return dependence.of_share(self.columns.numbers["due_s"][mask], bad[mask], slowness[mask])
+
+    def tokens_per_second(self, scenario: str = ALL) -> Floats:
         """Output tokens that came in each whole second of the measured window.
 
         Those of a request are spread evenly from its first to its last; requests that were due in
@@ -76,6 +103,8 @@ class Measurements:
         start, end = self.window_s
         seconds = int(end - start)
         numbers, done = self.columns.numbers, self.columns.completed
+        if scenario != ALL:
+            done = done & self.columns.where("scenario", scenario)
         first, last, tokens = (
             numbers[name][done] for name in ("first_token_s", "last_token_s", "output_tokens")
         )
@@ -88,7 +117,7 @@ class Measurements:
         ]
         return np.diff(np.array(come))
 
-    def _bounds(self, metric: str) -> tuple[Floats, Floats]:
+    def bounds(self, metric: str) -> tuple[Floats, Floats]:
         """Bounds of a metric of every record: inf is over every limit, nan is not applicable."""
         columns = self.columns
         cancelled = columns.where("error", Failure.CANCELLED)
@@ -127,12 +156,9 @@ class Measurements:
             at_least=np.append(lowest_us(index) / 1e6, infinite),
             at_most=np.append(highest_us(index) / 1e6, infinite),
             cumulative=np.cumsum(np.append(counts[index], [lost] * (lost > 0)).astype(np.int64)),
-            due_per_second=self._per_second(requests),
+            due_s=self.columns.numbers["due_s"][requests],
+            typical=mean_gaps(self.columns)[requests],
         )
-
-    def _per_second(self, mask: Mask) -> NDArray[np.int64]:
-        due = np.maximum(self.columns.numbers["due_s"][mask], 0)
-        return np.bincount(due.astype(np.int64))
 
 
 def collect(records: Iterable[Record], run: Run) -> Measurements:

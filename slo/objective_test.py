@@ -1,21 +1,32 @@
 """One objective against one run: what was measured, its interval, and what that proves."""
 
-import numpy as np
-from scipy.stats import t as student
+from dataclasses import replace
 
+import numpy as np
+
+from slo.beside import NOTHING, Beside
+from slo.latencies import Mask
+from slo.mean_test import decide_change, decide_resource, decide_tokens
 from slo.measurements import Measurements
 from slo.objectives import LATENCIES, Objective
-from slo.quantile_test import Decision, decide_percentile, decide_share
+from slo.quantile_test import Decision, decide_percentile, decide_share, undecided
+from slo.resources import RESOURCE_METRICS
 from slo.verdict import Result
 
-_BATCHES = 10
 
-
-def decide(objective: Objective, measured: Measurements, *, from_sent: bool = False) -> Decision:
+def decide(
+    objective: Objective,
+    measured: Measurements,
+    beside: Beside = NOTHING,
+    *,
+    from_sent: bool = False,
+) -> Decision:
     """Decide one objective alone; `from_sent` takes latencies from sent where there is one."""
-    if objective.metric in LATENCIES:
+    metric = objective.metric
+    if objective.relative:
+        return decide_change(objective, measured, beside.baseline)
+    if metric in LATENCIES:
         assert objective.percentile is not None
-        metric = objective.metric
         if from_sent and has_sent_view(metric):
             metric = f"{metric}_from_sent"
         return decide_percentile(
@@ -25,20 +36,72 @@ def decide(objective: Objective, measured: Measurements, *, from_sent: bool = Fa
             objective.confidence,
             objective.min_samples,
         )
-    if objective.metric == "error_rate":
-        certain, possible = measured.failed(objective.scenario)
-        n = int(measured.judged(objective.scenario).sum())
-        return decide_share(
-            certain, possible, n, objective.limit, objective.confidence, objective.min_samples
-        )
-    if objective.metric == "achieved_rate":
+    if metric in RESOURCE_METRICS:
+        return decide_resource(objective, measured, beside)
+    if metric == "error_rate":
+        certain, possible = measured.failed_masks()
+        return _share(objective, measured, measured.judged(objective.scenario), certain, possible)
+    if metric == "goodput":
+        return _goodput(objective, measured, from_sent=from_sent)
+    if metric == "accuracy":
+        return _accuracy(objective, measured, beside.grades)
+    if metric == "achieved_rate":
         return _achieved_rate(objective, measured)
-    return _tokens_per_s(objective, measured)
+    return decide_tokens(objective, measured)
 
 
 def has_sent_view(metric: str) -> bool:
     """Whether a latency counts from due, so that the generator's lateness is in it."""
-    return metric in ("ttft", "ttfat", "e2e")
+    return metric in ("ttft", "ttfat", "e2e", "goodput")
+
+
+def _share(
+    objective: Objective, measured: Measurements, of: Mask, certain: Mask, possible: Mask
+) -> Decision:
+    """Test a share of bad requests; of what is wanted instead, value and interval are turned."""
+    assert objective.allowed is not None
+    decision = decide_share(
+        int((of & certain).sum()),
+        int((of & possible).sum()),
+        int(of.sum()),
+        objective.allowed,
+        objective.confidence,
+        objective.min_samples,
+        measured.share_inflation(of, possible) if of.any() else 1.0,
+    )
+    if objective.bound == "max" or decision.measured is None:
+        return decision
+    low, high = decision.low, decision.high
+    assert low is not None
+    assert high is not None
+    return replace(decision, measured=1 - decision.measured, low=1 - high, high=1 - low)
+
+
+def _goodput(objective: Objective, measured: Measurements, *, from_sent: bool) -> Decision:
+    """A request that failed, or that misses one of the named latencies, is none of the good."""
+    certain, possible = measured.failed_masks()
+    for part in objective.parts:
+        metric = part.metric
+        if from_sent and has_sent_view(metric):
+            metric = f"{metric}_from_sent"
+        at_least, at_most = measured.bounds(metric)  # nan, not applicable, is over no limit
+        certain, possible = certain | (at_least > part.limit), possible | (at_most > part.limit)
+    return _share(objective, measured, measured.judged(objective.scenario), certain, possible)
+
+
+def _accuracy(
+    objective: Objective, measured: Measurements, grades: dict[int, bool] | None
+) -> Decision:
+    """Of the graded answers; a request that failed has none, and is the error rate's."""
+    if grades is None:
+        return undecided(0, "Not graded: the run has no grades.jsonl.")
+    seq = measured.columns.numbers["seq"].astype(np.int64)
+    graded = np.isin(seq, list(grades)) & measured.judged(objective.scenario)
+    graded &= measured.columns.completed
+    wrong = np.isin(seq, [one for one, right in grades.items() if not right])
+    if not graded.any():
+        return undecided(0, "Not graded: grades.jsonl has none of the judged requests.")
+    return _share(objective, measured, graded, wrong, wrong)
 
 
 def _achieved_rate(objective: Objective, measured: Measurements) -> Decision:
@@ -50,31 +113,10 @@ def _achieved_rate(objective: Objective, measured: Measurements) -> Decision:
     n, sent = int(due.sum()), int(np.isfinite(columns.numbers["sent_s"][due]).sum())
     start, end = measured.window_s
     if not n or end <= start:
-        return Decision(Result.INCONCLUSIVE, None, None, None, n, 0, n, 1.0, None)
+        return undecided(n)
     value = sent / n if objective.unit == "1" else sent / (end - start)
     met = value >= objective.limit
     outcome = Result.PASS if met else Result.FAIL
     if n < objective.min_samples:
         outcome = Result.INCONCLUSIVE
-    return Decision(outcome, value, value, value, n, n - sent, n, 1.0 if met else 0.0, None)
-
-
-def _tokens_per_s(objective: Objective, measured: Measurements) -> Decision:
-    """Mean over the window, with Student's t over batches of seconds: neighbours are alike."""
-    tokens = measured.tokens_per_second()
-    n = int(measured.judged().sum())
-    length = len(tokens) // _BATCHES
-    if not length or not n:
-        return Decision(Result.INCONCLUSIVE, None, None, None, n, 0, n, 1.0, None)
-    means = tokens[: length * _BATCHES].reshape(_BATCHES, length).mean(axis=1)
-    mean, error = float(means.mean()), float(means.std(ddof=1)) / _BATCHES**0.5
-    reach = float(student.ppf(objective.confidence, _BATCHES - 1)) * error
-    distance = (mean - objective.limit) / error if error else float(np.sign(mean - objective.limit))
-    p_missed = float(student.cdf(distance, _BATCHES - 1)) if error else float(distance >= 0)
-    outcome = Result.INCONCLUSIVE
-    if n >= objective.min_samples:
-        if mean - reach >= objective.limit:
-            outcome = Result.PASS
-        elif mean + reach < objective.limit:
-            outcome = Result.FAIL
-    return Decision(outcome, mean, max(mean - reach, 0.0), mean + reach, n, 0, n, p_missed, None)
+    return Decision(outcome, value, value, value, n, n - sent, 1.0 if met else 0.0, requests=n)

@@ -1,8 +1,9 @@
-"""Is a share proven to be met, proven to be missed, or neither? Exact binomial tests, one-sided.
+"""Is a share proven to be met, proven to be missed, or neither? Binomial tests, one-sided.
 
 "P95 <= 420 ms" says that at most 5 % of requests take longer: a share. Of n requests, k over the
 limit prove it met when the upper Clopper-Pearson bound of the share is at most 5 %, and missed
 when the lower bound is above 5 %. The interval of the percentile is the same test turned round.
+Requests that are not independent count for fewer: n and k are divided by their inflation.
 """
 
 import math
@@ -11,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta, binom
+from scipy.special import betainc, betaincinv
 
+from slo import dependence
 from slo.histograms import percentile_rank
 from slo.verdict import Result
 
@@ -25,13 +27,15 @@ class Sample:
 
     `at_least` and `at_most` differ where a value is known only between two bounds: a request that
     was cancelled when the run was stopped, a gap inside a histogram's bucket. `cumulative[i]` is
-    how many values the first i + 1 entries stand for; `due_per_second` counts requests by second.
+    how many values the first i + 1 entries stand for. `due_s` and `typical` have one entry a
+    request: when it was due, and its value (of gaps: their mean).
     """
 
     at_least: NDArray[np.float64]
     at_most: NDArray[np.float64]
     cumulative: NDArray[np.int64]
-    due_per_second: NDArray[np.int64]
+    due_s: NDArray[np.float64]
+    typical: NDArray[np.float64]
 
     @property
     def n(self) -> int:
@@ -66,9 +70,10 @@ class Thresholds:
 class Decision:
     """What the requests prove of one objective, before several are seen together (`holm`).
 
-    `over` of `n` values were over the limit at most; they are worth `independent` requests.
-    `p_missed` is the chance of so many if the limit is met; `more` is how many further requests
-    would decide at the share seen, None if none would.
+    `over` of `n` values were over the limit at most; they come from `requests` requests, of which
+    `inflation` are worth one independent one. `p_missed` is the chance of so many if the limit is
+    met; `more` is how many further requests would decide at the share seen, None if none would.
+    `nothing` says in words why nothing was measured.
     """
 
     outcome: Result
@@ -77,102 +82,161 @@ class Decision:
     high: float | None
     n: int
     over: int
-    independent: int
     p_missed: float
-    more: int | None
+    more: int | None = None
+    requests: int = 0
+    inflation: float = 1.0
+    nothing: str | None = None
 
 
-def independent_requests(due_per_second: NDArray[np.int64]) -> int:
-    """How many independent requests those of a run are worth, from their counts by second.
-
-    All of them, as if none had waited behind another: under load that is too many, and intervals
-    are too narrow. The interval for dependent requests belongs here.
-    """
-    return int(due_per_second.sum())
+def undecided(n: int = 0, nothing: str | None = None) -> Decision:
+    """A decision that says nothing."""
+    return Decision(Result.INCONCLUSIVE, None, None, None, n, 0, 1.0, requests=n, nothing=nothing)
 
 
-def thresholds(n: int, allowed: float, confidence: float) -> Thresholds:
-    """The two ends of the exact test that a share is at most `allowed`, of n requests."""
-    alpha = 1 - confidence
-    below = int(binom.ppf(alpha, n, allowed))
-    meets = below if binom.cdf(below, n, allowed) <= alpha else below - 1
-    return Thresholds(meets if n else -1, int(binom.isf(alpha, n, allowed)) + 1)
+def meets(over: float, n: float, allowed: float, confidence: float) -> bool:
+    """Whether `over` of n independent requests prove that the share is at most `allowed`."""
+    return over < n and float(betainc(over + 1, n - over, allowed)) >= confidence
+
+
+def chance(over: float, n: float, allowed: float) -> float:
+    """How likely `over` or more of n independent requests are if the share is `allowed`."""
+    if over <= 0 or allowed >= 1:
+        return 1.0
+    return float(betainc(over, max(n - over, 0.0) + 1, allowed))
+
+
+def thresholds(n: int, allowed: float, confidence: float, inflation: float = 1.0) -> Thresholds:
+    """The two ends of the test that a share is at most `allowed`, of n requests."""
+    worth, alpha = n / inflation, 1 - confidence
+    met = _smallest_in(n, lambda k: not meets(k / inflation, worth, allowed, confidence)) - 1
+    return Thresholds(
+        met, _smallest_in(n, lambda k: chance(k / inflation, worth, allowed) <= alpha)
+    )
+
+
+def _smallest_in(n: int, holds: Callable[[int], bool]) -> int:
+    """The smallest of 0 to n for which it holds, n + 1 if for none; it then holds for all above."""
+    low, high = 0, n + 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle + 1, high)
+    return low
 
 
 def decide_percentile(
     sample: Sample, percentile: float, limit_s: float, confidence: float, min_samples: int = 0
 ) -> Decision:
     """Test that a percentile is at most a limit, and give the interval in which it lies."""
-    allowed = 1 - percentile / 100
-    independent = independent_requests(sample.due_per_second)
-    if not sample.n or not independent:
+    allowed, requests = 1 - percentile / 100, len(sample.due_s)
+    if not sample.n or not requests:
         return _nothing(allowed, confidence, min_samples)
-    ends = thresholds(independent, allowed, confidence)
-    scale = sample.n / independent  # above 1 for gaps: those of one request are no new evidence
+    inflation = dependence.of_percentile(sample.due_s, sample.typical, percentile)
+    # Above 1 for gaps: those of one request are no new evidence.
+    scale = sample.n / requests
     certain = sample.over(sample.at_least, limit_s) / scale
     possible = sample.over(sample.at_most, limit_s) / scale
-    high_rank = sample.n - math.floor(ends.meets * scale)
-    low_rank = sample.n - math.ceil(ends.misses * scale) + 1
+    low, high = percentile_interval(sample, percentile, confidence, inflation)
     return Decision(
-        outcome=_outcome(certain, possible, ends, independent, min_samples),
+        outcome=_outcome(certain, possible, requests, allowed, confidence, min_samples, inflation),
         measured=sample.percentile(percentile),
-        low=sample.at_rank(sample.at_least, low_rank) if low_rank >= 1 else None,
-        high=sample.at_rank(sample.at_most, high_rank) if ends.meets >= 0 else None,
+        low=low,
+        high=high,
         n=sample.n,
         over=sample.over(sample.at_most, limit_s),
-        independent=independent,
-        p_missed=float(binom.sf(math.floor(certain) - 1, independent, allowed)),
-        more=more_requests(possible, independent, allowed, confidence, min_samples),
+        p_missed=chance(certain / inflation, requests / inflation, allowed),
+        more=more_requests(possible, requests, allowed, confidence, min_samples, inflation),
+        requests=requests,
+        inflation=inflation,
+    )
+
+
+def percentile_interval(
+    sample: Sample, percentile: float, confidence: float, inflation: float
+) -> tuple[float | None, float | None]:
+    """The ends between which a percentile lies, each with that confidence; None: without end."""
+    requests = len(sample.due_s)
+    ends = thresholds(requests, 1 - percentile / 100, confidence, inflation)
+    scale = sample.n / requests
+    high_rank = sample.n - math.floor(ends.meets * scale)
+    low_rank = sample.n - math.ceil(ends.misses * scale) + 1
+    return (
+        sample.at_rank(sample.at_least, low_rank) if low_rank >= 1 else None,
+        sample.at_rank(sample.at_most, high_rank) if ends.meets >= 0 else None,
     )
 
 
 def decide_share(
-    certain: int, possible: int, n: int, allowed: float, confidence: float, min_samples: int = 0
+    certain: int,
+    possible: int,
+    n: int,
+    allowed: float,
+    confidence: float,
+    min_samples: int = 0,
+    inflation: float = 1.0,
 ) -> Decision:
     """Test that a share is at most `allowed`, where `certain` to `possible` of n count against."""
     if not n:
         return _nothing(allowed, confidence, min_samples)
-    ends = thresholds(n, allowed, confidence)
+    worth, few, many = n / inflation, certain / inflation, possible / inflation
+    low = float(betaincinv(few, worth - few + 1, 1 - confidence)) if certain else 0.0
+    high = float(betaincinv(many + 1, worth - many, confidence)) if possible < n else 1.0
     return Decision(
-        outcome=_outcome(certain, possible, ends, n, min_samples),
+        outcome=_outcome(certain, possible, n, allowed, confidence, min_samples, inflation),
         measured=possible / n,
-        low=float(beta.ppf(1 - confidence, certain, n - certain + 1)) if certain else 0.0,
-        high=float(beta.ppf(confidence, possible + 1, n - possible)) if possible < n else 1.0,
+        low=low,
+        high=high,
         n=n,
         over=possible,
-        independent=n,
-        p_missed=float(binom.sf(certain - 1, n, allowed)),
-        more=more_requests(possible, n, allowed, confidence, min_samples),
+        p_missed=chance(few, worth, allowed),
+        more=more_requests(possible, n, allowed, confidence, min_samples, inflation),
+        requests=n,
+        inflation=inflation,
     )
 
 
-def _outcome(certain: float, possible: float, ends: Thresholds, n: int, min_samples: int) -> Result:
+def _outcome(
+    certain: float,
+    possible: float,
+    n: int,
+    allowed: float,
+    confidence: float,
+    min_samples: int,
+    inflation: float,
+) -> Result:
     if n < min_samples:
         return Result.INCONCLUSIVE
-    if possible <= ends.meets:
+    if meets(possible / inflation, n / inflation, allowed, confidence):
         return Result.PASS
-    return Result.FAIL if certain >= ends.misses else Result.INCONCLUSIVE
+    missed = chance(certain / inflation, n / inflation, allowed) <= 1 - confidence
+    return Result.FAIL if missed else Result.INCONCLUSIVE
 
 
 def _nothing(allowed: float, confidence: float, min_samples: int) -> Decision:
     more = more_requests(0, 0, allowed, confidence, min_samples)
-    return Decision(Result.INCONCLUSIVE, None, None, None, 0, 0, 0, 1.0, more)
+    return Decision(Result.INCONCLUSIVE, None, None, None, 0, 0, 1.0, more)
 
 
 def more_requests(
-    over: float, n: int, allowed: float, confidence: float, min_samples: int = 0
+    over: float,
+    n: int,
+    allowed: float,
+    confidence: float,
+    min_samples: int = 0,
+    inflation: float = 1.0,
 ) -> int | None:
-    """How many further requests would decide if the share over the limit stayed as it is.
+    """How many further requests would decide if share and inflation stayed as they are.
 
-    None where it lies on the limit, or so near that 1e9 requests would not tell.
+    None where the share lies on the limit, or so near that 1e9 requests would not tell.
     """
     seen = over / n if n else 0.0
 
     def decides(total: int) -> bool:
-        ends = thresholds(total, allowed, confidence)
+        worth = total / inflation
         if seen < allowed:
-            return math.ceil(seen * total) <= ends.meets
-        return seen > allowed and math.floor(seen * total) >= ends.misses
+            return meets(math.ceil(seen * total) / inflation, worth, allowed, confidence)
+        many = math.floor(seen * total) / inflation
+        return seen > allowed and chance(many, worth, allowed) <= 1 - confidence
 
     enough = _smallest(decides, max(n, 1))
     return None if enough is None else max(enough, min_samples) - n

@@ -33,14 +33,17 @@ class Failure(StrEnum):
     IN_FLIGHT_CAP = "in_flight_cap"  # not sent: --max-in-flight requests were open already
     SKIPPED = "skipped"  # a turn whose earlier turn failed
     CANCELLED = "cancelled"  # in flight when the run was stopped early
-    DROPPED = "dropped"  # the generator itself could not start it: voids the run, no fault of the server
+    DROPPED = (
+        "dropped"  # the generator itself could not start it: voids the run, no fault of the server
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """What was intended: one row of schedule.csv, written before the first request.
 
-    `due_s` is None for a later turn of a session, which is due `think_s` after turn `after_seq` ended.
+    `due_s` is None for a later turn of a session, which is due `think_s` after turn `after_seq`
+    ended.
     """
 
     seq: int
@@ -96,6 +99,7 @@ class Record:
     error: Failure | None = None
     error_detail: str | None = None  # one line, for a person
     timings: dict[str, float] | None = None  # the server's own, as it sent them
+    cached_tokens: int | None = None  # of the prompt, found in the server's prefix cache
 
     @property
     def completed(self) -> bool:

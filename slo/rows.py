@@ -12,7 +12,8 @@ def row(
 ) -> Row:
     """One line of the verdict; `by_holm` where a miss does not stand beside the others."""
     censored = None
-    if objective.metric in LATENCIES and decision.measured is None and decision.n:
+    latency = objective.metric in LATENCIES and not objective.relative
+    if latency and decision.measured is None and decision.n:
         censored = f">{measured.run.timeout_s:g}s"
     why, next_step = _words(objective, decision, measured)
     if by_holm:
@@ -45,6 +46,8 @@ def void_of(row: Row, checks: tuple[Check, ...]) -> Check | None:
 
 
 def _words(objective: Objective, decision: Decision, measured: Measurements) -> tuple[str, str]:
+    if decision.nothing is not None:
+        return decision.nothing, _after_nothing(objective)
     if not decision.n:
         return _nothing(objective, measured)
     if decision.n < objective.min_samples:
@@ -56,9 +59,19 @@ def _words(objective: Objective, decision: Decision, measured: Measurements) -> 
         why = f"{sent:,} of {decision.n:,} requests were sent: counted, not estimated."
         missed = decision.outcome is Result.FAIL
         return why, "See which failures kept requests from being sent." if missed else ""
-    if objective.metric == "output_tokens_per_s":
-        return _tokens(objective, decision)
+    if objective.allowed is None:
+        return _interval(objective, decision)
     return _share(objective, decision, measured)
+
+
+def _after_nothing(objective: Objective) -> str:
+    if objective.relative:
+        return "Name a baseline that passed: slo baseline set NAME RUN."
+    if objective.metric == "accuracy":
+        return "Keep answers with --store-answers, and grade them."
+    if objective.metric.startswith("gpu_"):
+        return "Run with --sidecar on a machine with a GPU."
+    return "Run longer." if objective.metric == "output_tokens_per_s" else "Offer /metrics."
 
 
 def _nothing(objective: Objective, measured: Measurements) -> tuple[str, str]:
@@ -68,28 +81,31 @@ def _nothing(objective: Objective, measured: Measurements) -> tuple[str, str]:
     return f"No {who} has a {objective.metric}.", "Run a load that has one."
 
 
-def _tokens(objective: Objective, decision: Decision) -> tuple[str, str]:
-    if decision.measured is None or decision.low is None or decision.high is None:
-        return "The measured window is shorter than 10 s.", "Run longer."
+def _interval(objective: Objective, decision: Decision) -> tuple[str, str]:
+    assert decision.low is not None
+    assert decision.high is not None
     low, high = show(decision.low, objective.unit), show(decision.high, objective.unit)
+    if low == high:
+        return f"{low} is the {objective.metric.rpartition('_')[2]} of {decision.n:,} samples.", ""
     sure = f"with {_percent(objective.confidence)} confidence"
+    end = f"At most {high}" if objective.bound == "max" else f"At least {low}"
     if decision.outcome is Result.PASS:
-        return f"At least {low} {sure}.", ""
+        return f"{end} {sure}.", ""
+    end = f"At least {low}" if objective.bound == "max" else f"At most {high}"
     if decision.outcome is Result.FAIL:
-        return f"At most {high} {sure}.", "Find what bounds the decoding speed."
+        return f"{end} {sure}.", "See the report for when it changed."
     return f"Between {low} and {high}: that decides nothing.", "Run longer."
 
 
 def _share(objective: Objective, decision: Decision, measured: Measurements) -> tuple[str, str]:
-    if objective.percentile is None:
-        allowed, what, did = objective.limit, "may fail", "failed"
-    else:
-        allowed = 1 - objective.percentile / 100
-        what = f"may take longer than {objective.limit_text}"
-        did = "did, failures included" if measured.failed(objective.scenario)[1] else "did"
+    assert objective.allowed is not None
+    may, did = _bad(objective, measured)
     things = "gaps" if objective.metric == "itl" else "requests"
     seen = f"{decision.over:,} of {decision.n:,} {did} ({_percent(decision.over / decision.n)})"
-    why = f"At most {_percent(allowed)} of {things} {what}; {seen}"
+    why = f"At most {_percent(objective.allowed)} of {things} {may}; {seen}"
+    if decision.inflation > 1.05:
+        worth = decision.requests / decision.inflation
+        why += f"; neighbours are alike, so that they count as {worth:,.0f} requests"
     sure = f"with {_percent(objective.confidence)} confidence"
     if decision.outcome is Result.PASS:
         return f"{why}: met {sure}.", ""
@@ -101,9 +117,23 @@ def _share(objective: Objective, decision: Decision, measured: Measurements) -> 
     return why, _run_more(decision.more, measured)
 
 
+def _bad(objective: Objective, measured: Measurements) -> tuple[str, str]:
+    """What a request may do in so many cases, and how many did."""
+    failures = ", failures included" if measured.failed(objective.scenario)[1] else ""
+    if objective.percentile is not None:
+        return f"may take longer than {objective.limit_text}", f"did{failures}"
+    if objective.metric == "goodput":
+        return "may miss one of its latencies", f"did{failures}"
+    if objective.metric == "accuracy":
+        return "may be answered wrongly", "were"
+    return "may fail", "failed"
+
+
 def _after_a_miss(objective: Objective, decision: Decision, measured: Measurements) -> str:
     certain, failed = measured.failed(objective.scenario)
-    if certain and (objective.percentile is None or 2 * failed > decision.over):
+    if objective.metric == "accuracy":
+        return "Look at the wrong answers in answers.jsonl."
+    if certain and (objective.metric == "error_rate" or 2 * failed > decision.over):
         return f"Look at the failures first: {failed:,} requests failed."
     return "Look at the report for when it was slow; lower the rate, or give the server more."
 

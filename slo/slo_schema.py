@@ -1,43 +1,22 @@
 """The form of slo.yaml: pydantic models for the text in it, and the JSON Schema for editors."""
 
 import json
-from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationInfo,
-    WithJsonSchema,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator
 
-from slo.objectives import BOUND_OF, LATENCIES, METRICS, confidence_of, limit_of
+from slo.objective_schema import RULES, STRICT, ObjectiveText, Share
 from slo.quantities import duration_s, rate_per_s, share
 
-_STRICT = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-_NOT_YET = ("goodput", "accuracy")
-_NOT_YET_STARTS = ("gpu_", "server_")
-
-# What people write as text with a unit; checked by our own code, so that messages are ours.
 _Duration = Annotated[object, WithJsonSchema({"type": "string", "examples": ["420ms", "10m"]})]
 _Rate = Annotated[object, WithJsonSchema({"type": ["string", "number"], "examples": ["3/s"]})]
-_Share = Annotated[object, WithJsonSchema({"type": ["string", "number"], "examples": ["0.5%"]})]
-_Limit = Annotated[
-    object, WithJsonSchema({"type": ["string", "number"], "examples": ["420ms", "0.5%", "3/s"]})
-]
-_Percentile = Annotated[
-    object, WithJsonSchema({"type": "number", "minimum": 1, "exclusiveMaximum": 100})
-]
-_Metric = Annotated[str, WithJsonSchema({"type": "string", "enum": list(METRICS)})]
 _InputClass = Annotated[object, WithJsonSchema({"type": ["string", "integer"]})]
 
 
 class LoadText(BaseModel):
     """The load that the objectives hold at; a run under another load is INVALID."""
 
-    model_config = _STRICT
+    model_config = STRICT
 
     rate: _Rate = Field(default=None, description="offered requests a second, e.g. 3/s or 90/m")
     arrival: Literal["poisson", "constant"] | None = Field(
@@ -69,100 +48,26 @@ class LoadText(BaseModel):
         return value
 
 
-class ObjectiveText(BaseModel):
-    """One objective: a percentile of a latency, or a rate, with its limit."""
-
-    model_config = _STRICT | ConfigDict(validate_default=True)
-
-    metric: _Metric = Field(description="what is judged")
-    percentile: _Percentile = Field(default=None, description="of a latency, e.g. 95")
-    max: _Limit = Field(default=None, description="upper limit, e.g. 420ms or 0.5%")
-    min: _Limit = Field(default=None, description="lower limit, e.g. 99% or 3/s")
-    scenario: str = Field(default="all", description="judge the requests of one scenario only")
-    severity: Literal["gate", "warn"] = Field(
-        default="gate", description="warn never turns the result"
-    )
-    confidence: _Share = Field(default=0.95, description="with which PASS and FAIL are said")
-    min_samples: Annotated[int, Field(ge=0)] = Field(
-        default=0, description="fewer are inconclusive"
-    )
-
-    @field_validator("metric")
-    @classmethod
-    def _metric(cls, value: str) -> str:
-        if value in METRICS:
-            return value
-        allowed = f"allowed: {', '.join(METRICS)}"
-        if value in _NOT_YET or value.startswith(_NOT_YET_STARTS):
-            raise ValueError(f"{value} is not supported yet; {allowed}")
-        percentile = next((part for part in value.split("_") if _is_percentile(part)), None)
-        if percentile:
-            rest = value.replace(percentile, "").strip("_")
-            metric = rest if rest in LATENCIES else "ttft"
-            number = percentile[1:]
-            hint = f"write metric: {metric}, percentile: {number}"
-            raise ValueError(f"{value!r} is no metric; {hint}; {allowed}")
-        near = get_close_matches(value, METRICS, 1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise ValueError(f"{value!r} is no metric; {hint}{allowed}")
-
-    @field_validator("percentile")
-    @classmethod
-    def _percentile(cls, value: object, info: ValidationInfo) -> object:
-        metric = info.data.get("metric")
-        if metric is not None and metric not in LATENCIES:
-            if value is not None:
-                raise ValueError(f"is not for {metric}; it is for {', '.join(LATENCIES)}")
-            return None
-        if value is None:
-            if metric is not None:
-                raise ValueError(f"is missing; {metric} is judged by a percentile, e.g. 95")
-            return None
-        if isinstance(value, str) and _is_percentile(value):
-            raise ValueError(f"{value!r} is no number; write percentile: {value[1:]}")
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError(f"{value!r} is no number; allowed: 1 to below 100, e.g. 95")
-        if not 1 <= value < 100:
-            hint = f"did you mean {value * 100:g}? " if 0 < value < 1 else ""
-            raise ValueError(f"{value} is out of range; {hint}allowed: 1 to below 100")
-        return value
-
-    @field_validator("max", "min")
-    @classmethod
-    def _limit(cls, value: object, info: ValidationInfo) -> object:
-        metric, bound = info.data.get("metric"), info.field_name
-        if metric is None:
-            return value
-        if BOUND_OF[metric] != bound:
-            if value is not None:
-                raise ValueError(f"is not for {metric}; write {BOUND_OF[metric]}")
-            return None
-        if value is None:
-            raise ValueError(f"is missing; {metric} needs its limit")
-        limit_of(metric, value)
-        return value
-
-    @field_validator("confidence")
-    @classmethod
-    def _confidence(cls, value: object) -> object:
-        confidence_of(value)
-        return value
-
-
 class ValidityText(BaseModel):
     """When a run is too poor to be judged."""
 
-    model_config = _STRICT
+    model_config = STRICT
 
-    lateness: _Share = Field(
+    lateness: Share = Field(
         default="5%", description="due to sent, P99, of the tightest latency limit"
     )
-    achieved_rate: _Share = Field(default="99%", description="started requests of those offered")
+    achieved_rate: Share = Field(default="99%", description="started requests of those offered")
     dropped: Annotated[int, Field(ge=0)] = Field(
         default=0, description="arrivals the generator dropped"
     )
+    duration: _Duration = Field(default="0s", description="measured window, at least")
+    token_doubt: Share = Field(default="1%", description="requests whose token count is in doubt")
+    cache_hits: Share = Field(
+        default="1%", description="requests with most of their prompt out of a prefix cache"
+    )
+    clock_step: _Duration = Field(default="50ms", description="step of the wall clock in mid-run")
 
-    @field_validator("lateness", "achieved_rate")
+    @field_validator("lateness", "achieved_rate", "token_doubt", "cache_hits")
     @classmethod
     def _share(cls, value: object) -> object:
         checked = _checked(value, share)
@@ -170,14 +75,25 @@ class ValidityText(BaseModel):
             raise ValueError(f"{value!r} is not within 0% to 100%")
         return checked
 
+    @field_validator("duration", "clock_step")
+    @classmethod
+    def _duration(cls, value: object) -> object:
+        return _checked(value, duration_s)
+
 
 class SloText(BaseModel):
     """Targets of one service, and the load at which they hold."""
 
-    model_config = _STRICT | ConfigDict(title="Tailgate slo.yaml")
+    model_config = STRICT | ConfigDict(title="Tailgate slo.yaml")
 
     version: Literal[1] = Field(description="of this form")
     service: Annotated[str, Field(min_length=1)] = Field(description="what is judged")
+    include: str | None = Field(
+        default=None, description="a slo.yaml that this one adds to and overrides"
+    )
+    baseline: str | None = Field(
+        default=None, description="name of a baseline, or a run directory, for max_change"
+    )
     load: LoadText = LoadText()
     objectives: Annotated[list[ObjectiveText], Field(min_length=1)]
     validity: ValidityText = ValidityText()
@@ -196,11 +112,10 @@ def json_schema() -> dict[str, Any]:
     """The JSON Schema of slo.yaml, with which editors complete and check it."""
     schema = SloText.model_json_schema()
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-    schema["$defs"]["ObjectiveText"]["allOf"] = [
-        _when(LATENCIES, ["percentile", "max"], ["min"]),
-        _when(("error_rate",), ["max"], ["min", "percentile"]),
-        _when(("achieved_rate", "output_tokens_per_s"), ["min"], ["max", "percentile"]),
-    ]
+    schema["$defs"]["ObjectiveText"]["allOf"] = [_when(*rule) for rule in RULES]
+    # One that includes another takes from it what it does not say.
+    schema["required"] = ["version"]
+    schema["anyOf"] = [{"required": ["include"]}, {"required": ["service", "objectives"]}]
     return schema
 
 
@@ -209,15 +124,16 @@ def json_schema_text() -> str:
     return json.dumps(json_schema(), indent=2) + "\n"
 
 
-def _when(metrics: tuple[str, ...], required: list[str], refused: list[str]) -> dict[str, Any]:
-    return {
-        "if": {"properties": {"metric": {"enum": list(metrics)}}},
-        "then": {"required": required, "properties": dict.fromkeys(refused, False)},
+def _when(
+    metrics: tuple[str, ...], required: list[str], refused: list[str], one_of: list[str]
+) -> dict[str, Any]:
+    then: dict[str, Any] = {
+        "required": required,
+        "properties": dict.fromkeys(refused, False),
     }
-
-
-def _is_percentile(text: str) -> bool:
-    return text[:1] in "pP" and text[1:].replace(".", "", 1).isdigit()
+    if one_of:
+        then["oneOf"] = [{"required": [key]} for key in one_of]
+    return {"if": {"properties": {"metric": {"enum": list(metrics)}}}, "then": then}
 
 
 def _checked(value: object, parse: Any) -> object:

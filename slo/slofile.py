@@ -8,24 +8,32 @@ import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from slo.objectives import Limits, Load, Objective, Slo, confidence_of, limit_of
+from slo.objective_schema import ObjectiveText
+from slo.objectives import (
+    BOUNDS,
+    Limits,
+    Load,
+    Objective,
+    Part,
+    Slo,
+    change_of,
+    confidence_of,
+    limit_of,
+)
 from slo.quantities import duration_s, rate_per_s, share
-from slo.slo_schema import KEYS, LoadText, ObjectiveText, SloText, ValidityText, json_schema
+from slo.slo_nodes import (
+    Loc,
+    SloFileError,
+    duplicates,
+    place,
+    read_text,
+    root_of,
+    value_of,
+    with_includes,
+)
+from slo.slo_schema import KEYS, LoadText, SloText, ValidityText, json_schema
 
 __all__ = ["Slo", "SloFileError", "json_schema", "load_slo", "parse_slo"]
-
-_MOST_BYTES = 1_000_000
-_NOT_YET_KEYS = {
-    "max_change": "relative objectives are not supported yet; write max",
-    "baseline": "baselines are not supported yet",
-    "include": "includes are not supported yet; write one file an environment",
-}
-
-Loc = tuple[int | str, ...]
-
-
-class SloFileError(Exception):
-    """A slo.yaml that cannot be used: all mistakes, one a line, as file:line:column: what."""
 
 
 def load_slo(path: Path) -> Slo:
@@ -34,102 +42,38 @@ def load_slo(path: Path) -> Slo:
     Raises:
         SloFileError: missing, no YAML, or with mistakes; lists them all.
     """
-    try:
-        raw = path.read_bytes()
-        text = raw.decode("utf-8")
-    except UnicodeDecodeError:
-        raise SloFileError(f"{path}: is no UTF-8 text") from None
-    except OSError as error:
-        raise SloFileError(f"{path}: cannot be read: {error.strerror}") from None
-    if len(raw) > _MOST_BYTES:
-        raise SloFileError(f"{path}: has {len(raw)} bytes; allowed: {_MOST_BYTES}")
-    return parse_slo(text, str(path))
+    return parse_slo(read_text(path), str(path))
 
 
 def parse_slo(text: str, name: str = "slo.yaml") -> Slo:
-    """Read the text of a slo.yaml; `name` is what mistakes call the file.
+    """Read the text of a slo.yaml; `name` is what mistakes call the file, and where includes start.
 
     Raises:
         SloFileError: no YAML, or with mistakes; lists them all.
     """
+    allowed = ", ".join(KEYS[()])
+    own = root_of(text, name, allowed)
+    mistakes = list(duplicates(own))
+    root = with_includes(own, name, allowed)
     try:
-        loader = yaml.SafeLoader(text)
-        root = loader.get_single_node()
-        if not isinstance(root, yaml.MappingNode):
-            raise SloFileError(
-                f"{name}:1:1: the document is no mapping; allowed keys: {', '.join(KEYS[()])}"
-            )
-        document = loader.construct_document(root)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise SloFileError(f"{name}:{_yaml_mistake(error)}") from None
-    mistakes = list(_duplicates(root))
-    try:
-        slo = _values(SloText.model_validate(document))
-        mistakes += [(_place(root, loc), loc, what) for loc, what in _unknown_scenarios(slo)]
+        slo = _values(SloText.model_validate(value_of(root)))
+        mistakes += [(place(root, loc), loc, what) for loc, what in _unknown_scenarios(slo)]
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             loc, of_key = detail["loc"], detail["type"] == "extra_forbidden"
-            mistakes.append((_place(root, loc, of_key=of_key), loc, _in_words(detail)))
+            mistakes.append((place(root, loc, of_key=of_key), loc, _in_words(detail)))
     if mistakes:
-        raise SloFileError(
-            "\n".join(_line(name, *mistake) for mistake in sorted(mistakes, key=_at))
-        )
+        raise SloFileError("\n".join(_line(*mistake) for mistake in sorted(mistakes, key=_at)))
     return slo
 
 
-def _at(mistake: tuple[yaml.Mark, Loc, str]) -> tuple[int, int]:
-    return mistake[0].line, mistake[0].column
+def _at(mistake: tuple[yaml.Mark, Loc, str]) -> tuple[str, int, int]:
+    return mistake[0].name, mistake[0].line, mistake[0].column
 
 
-def _line(name: str, mark: yaml.Mark, loc: Loc, what: str) -> str:
+def _line(mark: yaml.Mark, loc: Loc, what: str) -> str:
     key = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
-    return f"{name}:{mark.line + 1}:{mark.column + 1}: {key.lstrip('.')}: {what}"
-
-
-def _yaml_mistake(error: Exception) -> str:
-    mark = getattr(error, "problem_mark", None)
-    what = getattr(error, "problem", None) or (str(error) or "empty").splitlines()[0]
-    place = f"{mark.line + 1}:{mark.column + 1}" if mark else "1:1"
-    return f"{place}: cannot be read as YAML: {what}"
-
-
-def _duplicates(root: yaml.Node) -> Iterator[tuple[yaml.Mark, Loc, str]]:
-    """Keys that stand twice in one mapping: YAML would silently take the last."""
-    waiting: list[tuple[yaml.Node, Loc]] = [(root, ())]
-    seen: set[int] = set()  # an anchor may be used many times
-    while waiting:
-        node, loc = waiting.pop()
-        if id(node) in seen:
-            continue
-        seen.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            waiting += [(item, (*loc, i)) for i, item in enumerate(node.value)]
-        elif isinstance(node, yaml.MappingNode):
-            first: dict[str, int] = {}
-            for key, value in node.value:
-                if key.value in first:
-                    what = f"stands twice; first in line {first[key.value]}"
-                    yield key.start_mark, (*loc, key.value), what
-                elif isinstance(key, yaml.ScalarNode):
-                    first[key.value] = key.start_mark.line + 1
-                waiting.append((value, (*loc, str(key.value))))
-
-
-def _place(root: yaml.Node, loc: Loc, *, of_key: bool = False) -> yaml.Mark:
-    """Where a key's value starts (or the key itself); of what is missing, where it is missing."""
-    node, mark = root, root.start_mark
-    for part in loc:
-        if isinstance(node, yaml.SequenceNode) and isinstance(part, int):
-            node = node.value[part]
-            mark = node.start_mark
-            continue
-        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
-        found = [(key, value) for key, value in pairs if key.value == str(part)]
-        if not found:
-            break
-        key, node = found[-1]
-        mark = key.start_mark if of_key else node.start_mark
-    return mark
+    return f"{mark.name}:{mark.line + 1}:{mark.column + 1}: {key.lstrip('.')}: {what}"
 
 
 def _in_words(detail: ErrorDetails) -> str:
@@ -147,8 +91,6 @@ def _in_words(detail: ErrorDetails) -> str:
 
 def _unknown_key(loc: Loc) -> str:
     key = str(loc[-1])
-    if key in _NOT_YET_KEYS:
-        return _NOT_YET_KEYS[key]
     allowed = KEYS[tuple(part for part in loc[:-1] if isinstance(part, str))]
     if key[:1] == "p" and key[1:].replace(".", "", 1).isdigit() and "percentile" in allowed:
         return f"is no key; write percentile: {key[1:]} and max: with the limit"
@@ -171,12 +113,19 @@ def _values(text: SloText) -> Slo:
         objectives=tuple(_objective(one) for one in text.objectives),
         load=_load(text.load),
         validity=_limits(text.validity),
+        baseline=text.baseline,
     )
 
 
 def _objective(text: ObjectiveText) -> Objective:
-    written = text.max if text.max is not None else text.min
-    limit, unit = limit_of(text.metric, written)
+    relative = text.max_change is not None
+    if relative:
+        written, bound = text.max_change, BOUNDS[text.metric][0]
+        limit, unit = change_of(text.metric, written), "1"
+    else:
+        bound = "max" if text.max is not None else "min"
+        written = text.max if bound == "max" else text.min
+        limit, unit = limit_of(text.metric, written)
     return Objective(
         metric=text.metric,
         limit=limit,
@@ -187,7 +136,16 @@ def _objective(text: ObjectiveText) -> Objective:
         severity=text.severity,
         confidence=confidence_of(text.confidence),
         min_samples=text.min_samples,
+        bound=bound,
+        relative=relative,
+        parts=tuple(
+            Part(metric, limit_of(metric, most)[0], str(most)) for metric, most in _parts(text)
+        ),
     )
+
+
+def _parts(text: ObjectiveText) -> list[tuple[str, object]]:
+    return list(text.meets.items()) if isinstance(text.meets, dict) else []
 
 
 def _load(text: LoadText) -> Load:
@@ -204,4 +162,12 @@ def _load(text: LoadText) -> Load:
 
 
 def _limits(text: ValidityText) -> Limits:
-    return Limits(share(str(text.lateness)), share(str(text.achieved_rate)), text.dropped)
+    return Limits(
+        lateness=share(str(text.lateness)),
+        achieved_rate=share(str(text.achieved_rate)),
+        dropped=text.dropped,
+        duration_s=duration_s(str(text.duration)),
+        token_doubt=share(str(text.token_doubt)),
+        cache_hits=share(str(text.cache_hits)),
+        clock_step_s=duration_s(str(text.clock_step)),
+    )

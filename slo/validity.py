@@ -17,18 +17,6 @@ from slo.verdict import Check
 
 ALL = ("*",)
 _PER_TOKEN = ("tpot", "output_tokens_per_s")
-_IDENTITY = (
-    "model",
-    "engine",
-    "mode",
-    "dtype",
-    "device",
-    "reasoning",
-    "flags",
-    "versions",
-    "process_start_wall_ns",
-    "pid",
-)
 # An HDR bucket of 3 digits is at most 0.1 % wide, and a value lies anywhere in it.
 _HDR_WIDTH = 0.002
 
@@ -156,8 +144,28 @@ def clocks(run: Run, limit_s: float | None) -> Check:
     limit = f"<= {show_s(limit_s)}"
     if bound > limit_s:
         why = f"A worker's clock is known to within {show_s(bound)} only."
-        return voided("clocks", show_s(bound), limit, why, LATENCIES)
+        return voided("clocks", show_s(bound), limit, why, (*LATENCIES, "goodput"))
     return passed("clocks", show_s(bound), limit, "The workers' clocks agree well enough.")
+
+
+def length(measured: Measurements, slo: Slo) -> Check:
+    """Whether the measured window was long enough for what is asked.
+
+    A window shorter than a latency limit cannot show what happens to a request that takes so long.
+    """
+    start, end = measured.window_s
+    window, least = (end - start) * 1.001, slo.validity.duration_s
+    longer = [o for o in slo.objectives if max(o.limits_s, default=0.0) > window]
+    shown = show_s(end - start)
+    if window < least:
+        why = f"The measured window was {shown}, asked are {show_s(least)} at least."
+        return voided("length", shown, f">= {show_s(least)}", why)
+    if longer:
+        longest = show_s(max(longer[0].limits_s))
+        why = f"The measured window of {shown} is shorter than a limit of {longest}."
+        return voided("length", shown, f">= {longest}", why, tuple(o.label for o in longer))
+    limit = f">= {show_s(least)}" if least else "longer than every limit"
+    return passed("length", shown, limit, "The measured window was long enough.")
 
 
 def tokens(measured: Measurements, limit: float = 0.01) -> Check:
@@ -179,19 +187,6 @@ def tokens(measured: Measurements, limit: float = 0.01) -> Check:
     return passed("token counts", shown, allowed, "Token counts and chunks of text agree.")
 
 
-def target(document: dict[str, object] | None) -> Check:
-    """Whether the target at the end is the one of the start: no other model, flags or process."""
-    limit = "the same at start and end"
-    start, end = (document or {}).get("start"), (document or {}).get("end")
-    if not isinstance(start, dict) or not isinstance(end, dict):
-        return unchecked("target", limit, "The target did not say at both ends what it is (/info).")
-    for key in _IDENTITY:
-        if start.get(key) != end.get(key):
-            why = f"{key} was {start.get(key)!r:.80} at the start, {end.get(key)!r:.80} at the end."
-            return voided("target", f"{key} changed", limit, why)
-    return passed("target", "the same", limit, "The same process, model and flags at both ends.")
-
-
 def judged(measured: Measurements, slo: Slo) -> Check:
     """Whether there is anything to be judged, in every scenario that an objective names."""
     n = int(measured.judged().sum())
@@ -210,11 +205,12 @@ def judged(measured: Measurements, slo: Slo) -> Check:
 def timeout(run: Run, slo: Slo) -> Check:
     """Whether every latency limit lies below the timeout, so that a miss can be seen."""
     limit = f"< {show_s(run.timeout_s)}"
-    high = [o for o in slo.objectives if o.metric in LATENCIES and o.limit >= run.timeout_s]
+    high = [o for o in slo.objectives if max(o.limits_s, default=0) >= run.timeout_s]
     if high:
-        why = f"{high[0].name} <= {high[0].limit_text}: the timeout ends a request before that."
+        name, most = high[0].name, show_s(max(high[0].limits_s))
+        why = f"{name}: a limit of {most} is never seen: the timeout ends a request before that."
         names = tuple(o.label for o in high)
-        return voided("timeout", high[0].limit_text, limit, why, names)
+        return voided("timeout", most, limit, why, names)
     return passed("timeout", "limits below it", limit, "Every limit lies below the timeout.")
 
 

@@ -16,7 +16,7 @@ from slo.slofile import parse_slo
 from slo.verdict import Result, Row, Verdict
 from slo.verdict_file import read_verdict, write_verdict
 from tests.slo import spoil
-from tests.slo.make_run import make_run
+from tests.slo.make_run import make_run, shuffled
 
 SLO = """\
 version: 1
@@ -28,7 +28,7 @@ objectives:
   - {metric: error_rate, max: 2%}
 """
 N = 300
-FAST = [0.1 + 0.0005 * i for i in range(N)]
+FAST = shuffled([0.1 + 0.0005 * i for i in range(N)])
 ALL_REFUSED = dict.fromkeys(range(N), Failure.REFUSED)
 WORKER = WorkerInfo(0, "local", 0, 0, records=N)
 
@@ -68,7 +68,7 @@ TRUTH: list[tuple[str, Make, Result, str]] = [
     ("some errors", made(FAST, failures=20), Result.FAIL, "error_rate is 6.67 %"),
     ("too short", made(FAST[:50]), Result.INCONCLUSIVE,
      "error_rate is 0 %, asked is <= 2%. Run about 99 more requests (9.90 s longer"),
-    ("on the edge", made([0.1] * 284 + [0.5] * 16), Result.INCONCLUSIVE, "1 of 3 objectives is"),
+    ("on the edge", made(shuffled([0.1] * 284 + [0.5] * 16)), Result.INCONCLUSIVE, "1 of 3 objectives is"),
     ("nothing sent", made([]), Result.INVALID, "judged: No request was due in the measured"),
     ("only warm-up", made([], warmup=20), Result.INVALID, "judged: No request was due"),
     ("stopped for a reason",
@@ -122,36 +122,66 @@ def test_truth_table(tmp_path: Path, make: Make, result: Result, says: str) -> N
     assert all(row.next_step for row in verdict.rows if row.outcome is not Result.PASS)
 
 
+ORDER = [Result.FAIL, Result.INCONCLUSIVE, Result.PASS]
+
+
+def results_of(**runs: tuple[list[float], set[int]]) -> list[int]:
+    """Places in ORDER of the verdicts on runs of these latencies and failures."""
+    with TemporaryDirectory() as place:
+        return [
+            ORDER.index(
+                verdict_of(
+                    make_run(
+                        Path(place) / name, ttft, failures=dict.fromkeys(failed, Failure.RESET)
+                    ),
+                    slo_with(
+                        "metric: ttft, percentile: 90, max: 420ms", "metric: error_rate, max: 5%"
+                    ),
+                ).result
+            )
+            for name, (ttft, failed) in runs.items()
+        ]
+
+
 @settings(max_examples=25, deadline=None)
 @given(st.data())
-def test_more_failures_or_larger_latencies_never_improve_a_verdict(data: st.DataObject) -> None:
-    values = data.draw(st.lists(st.floats(0.05, 1.0), min_size=1, max_size=120))
-    worse = [data.draw(st.sampled_from([v, v, v + 0.3])) for v in values]
-    before_failed = data.draw(st.sets(st.integers(0, len(values) - 1), max_size=8))
-    more_failed = data.draw(st.sets(st.integers(0, len(values) - 1), max_size=8))
-    results = []
-    with TemporaryDirectory() as place:
-        for name, ttft, failed in (
-            ("before", values, before_failed),
-            ("after", worse, before_failed | more_failed),
-        ):
-            failures = dict.fromkeys(failed, Failure.RESET)
-            run = make_run(Path(place) / name, ttft, failures=failures)
-            results.append(verdict_of(run).result)
-    order = [Result.FAIL, Result.INCONCLUSIVE, Result.PASS]
-    assert order.index(results[1]) <= order.index(results[0])
+def test_a_miss_never_becomes_a_pass_by_more_failures_or_larger_latencies(
+    data: st.DataObject,
+) -> None:
+    values = data.draw(st.lists(st.floats(0.05, 1.0), min_size=5, max_size=120))
+    worse = [data.draw(st.sampled_from([v, v, v + 0.3, v * 3])) for v in values]
+    failed = data.draw(st.sets(st.integers(0, len(values) - 1), max_size=8))
+    more = data.draw(st.sets(st.integers(0, len(values) - 1), max_size=8))
+    before, after = results_of(before=(values, failed), after=(worse, failed | more))
+    assert (ORDER[before], ORDER[after]) != (Result.FAIL, Result.PASS)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.floats(0.05, 0.6), min_size=5, max_size=150),
+    st.floats(1, 8),
+    st.sets(st.integers(0, 4), max_size=5),
+)
+def test_a_server_that_is_slower_for_all_never_gets_a_better_verdict(
+    values: list[float], factor: float, failed: set[int]
+) -> None:
+    slower = [value * factor for value in values]
+    before, after = results_of(before=(values, failed), after=(slower, failed))
+    assert after <= before
 
 
 def test_a_line_says_value_interval_n_limit_and_why(tmp_path: Path) -> None:
     row = row_of(verdict_of(made()(tmp_path)), "ttft p95")
-    # Rank ceil(0.95 * 300) = 285; 8 over prove it met, 22 missed: ranks 279 and 292.
-    assert row.measured == pytest.approx(FAST[284])
-    assert (row.low, row.high) == (pytest.approx(FAST[278]), pytest.approx(FAST[291]))
+    # Rank ceil(0.95 * 300) = 285; were all independent, the ends were ranks 279 and 292.
+    ordered = sorted(FAST)
+    assert row.measured == pytest.approx(ordered[284])
+    assert ordered[250] < row.low <= ordered[278] + 1e-9
+    assert row.high >= ordered[291] - 1e-9
     assert (row.n, row.limit, row.limit_value, row.unit) == (300, "<= 420ms", 0.42, "s")
-    assert row.why == (
-        "At most 5 % of requests may take longer than 420ms; 0 of 300 did (0 %): "
-        "met with 95 % confidence."
+    assert row.why.startswith(
+        "At most 5 % of requests may take longer than 420ms; 0 of 300 did (0 %)"
     )
+    assert row.why.endswith("met with 95 % confidence.")
 
 
 def test_a_run_without_run_json_cannot_be_judged_at_all(tmp_path: Path) -> None:
@@ -177,7 +207,7 @@ def test_a_warning_never_turns_the_result(tmp_path: Path) -> None:
 
 def test_several_objectives_must_miss_together(tmp_path: Path) -> None:
     """22 of 300 over is a miss alone (p = 0.047), and may be chance beside nine others."""
-    run = made([0.1] * 278 + [0.5] * 22)(tmp_path)
+    run = made(shuffled([0.1] * 278 + [0.5] * 22))(tmp_path)
     alone = "metric: ttft, percentile: 95, max: 420ms"
     assert verdict_of(run, slo_with(alone)).result is Result.FAIL
     beside = verdict_of(run, slo_with(alone, *["metric: e2e, percentile: 95, max: 5s"] * 9))
@@ -209,8 +239,8 @@ def test_a_scenario_without_requests_is_no_pass(tmp_path: Path) -> None:
 
 
 def test_a_limit_that_the_timeout_hides_is_refused(tmp_path: Path) -> None:
-    text = slo_with("metric: e2e, percentile: 95, max: 60s", "metric: error_rate, max: 2%")
-    verdict = verdict_of(made()(tmp_path), text)
+    text = slo_with("metric: e2e, percentile: 95, max: 20s", "metric: error_rate, max: 2%")
+    verdict = verdict_of(made(FAST, timeout_s=20.0)(tmp_path), text)
     assert [row.outcome for row in verdict.rows] == [Result.INVALID, Result.PASS]
     assert "the timeout ends a request before that" in verdict.sentence
 

@@ -21,8 +21,10 @@ RANK = {Result.FAIL: 0, Result.INCONCLUSIVE: 1, Result.PASS: 2}
 
 
 def sample(values: list[float]) -> Sample:
+    """Requests all due at once: their neighbours show no likeness, so that each counts as one."""
     ordered = np.sort(np.array(values, dtype=float))
-    return Sample(ordered, ordered, np.arange(1, len(values) + 1), np.array([len(values)]))
+    due = np.zeros(len(values))
+    return Sample(ordered, ordered, np.arange(1, len(values) + 1), due, ordered)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def test_values_known_between_two_bounds_decide_nothing_in_our_favour() -> None:
     """20 of 100 were cancelled after 0.2 s: they may have met 0.42 s, or not."""
     at_least = np.sort(np.array([0.1] * 80 + [0.2] * 20))
     at_most = np.sort(np.array([0.1] * 80 + [np.inf] * 20))
-    unsure = Sample(at_least, at_most, np.arange(1, 101), np.array([100]))
+    unsure = Sample(at_least, at_most, np.arange(1, 101), np.zeros(100), at_least)
     assert decide_percentile(unsure, 95, 0.42, 0.95).outcome is Result.INCONCLUSIVE
     assert decide_percentile(unsure, 95, 0.15, 0.95).outcome is Result.FAIL
     assert decide_percentile(unsure, 50, 0.15, 0.95).outcome is Result.PASS
@@ -161,8 +163,8 @@ def test_values_known_between_two_bounds_decide_nothing_in_our_favour() -> None:
 def test_gaps_of_one_request_are_no_new_evidence() -> None:
     """10 requests of 100 gaps each are 10 requests: not enough for any P95."""
     gaps = np.full(1, 0.02)
-    few = Sample(gaps, gaps, np.array([1000]), np.array([10]))
-    many = Sample(gaps, gaps, np.array([1000]), np.array([100]))
+    few = Sample(gaps, gaps, np.array([1000]), np.zeros(10), np.full(10, 0.02))
+    many = Sample(gaps, gaps, np.array([1000]), np.zeros(100), np.full(100, 0.02))
     assert decide_percentile(few, 95, 0.1, 0.95).outcome is Result.INCONCLUSIVE
     assert decide_percentile(many, 95, 0.1, 0.95).outcome is Result.PASS
 

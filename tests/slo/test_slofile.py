@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 import yaml
 
-from slo.objectives import Limits, Load, Objective
+from slo.objectives import Limits, Load, Objective, Part
 from slo.slo_schema import json_schema_text
 from slo.slofile import SloFileError, json_schema, load_slo, parse_slo
 
@@ -48,7 +48,7 @@ def test_a_whole_file_is_understood() -> None:
         Objective("ttft", 0.42, "420ms", "s", 95.0),
         Objective("e2e", 1.5, "1.5s", "s", 99.9, "math", "warn", 0.99),
         Objective("error_rate", 0.005, "0.5%", "1", min_samples=500),
-        Objective("achieved_rate", 0.99, "99%", "1"),
+        Objective("achieved_rate", 0.99, "99%", "1", bound="min"),
     )
     assert [(o.limit, o.unit) for o in slo.objectives[4:]] == [(2.9, "1/s"), (500.0, "tokens/s")]
     assert [o.name for o in slo.objectives[:3]] == ["ttft p95", "e2e p99.9", "error_rate"]
@@ -78,13 +78,14 @@ objectives:
 """
     assert mistakes(text) == [
         "slo.yaml:3:1: loads: is no key; did you mean load? "
-        "allowed: version, service, load, objectives, validity",
+        "allowed: version, service, include, baseline, load, objectives, validity",
         "slo.yaml:4:14: load.rate: '-3/s' is not above 0; a rate is more than 0/s",
         "slo.yaml:4:29: load.arrival: 'poison' is not allowed; allowed: 'poisson' or 'constant'",
         "slo.yaml:4:47: load.duration: '10' is no duration; "
         "write a number and us, ms, s, m or h: 420ms, 30s",
         "slo.yaml:6:48: objectives[0].percentle: is no key; did you mean percentile? allowed: "
-        "metric, percentile, max, min, scenario, severity, confidence, min_samples",
+        "metric, percentile, meets, max_change, max, min, scenario, severity, confidence, "
+        "min_samples",
         "slo.yaml:9:5: objectives[1].max: stands twice; first in line 8",
     ]
 
@@ -113,15 +114,21 @@ objectives:
         ("metric: error_rate, max: 120%", "120%", "not within 0% to 100%"),
         ("metric: achieved_rate, min: 0.99", "0.99", "has no unit; write 99%"),
         ("metric: achieved_rate, max: 99%", "99%", "write min"),
-        ("metric: goodput, min: 90%", "goodput", "goodput is not supported yet; allowed: ttft,"),
-        ("metric: accuracy, min: 0.8", "accuracy", "accuracy is not supported yet; allowed"),
-        ("metric: gpu_memory_growth, max: 5%/h", "gpu_memory_growth", "not supported yet; allowed"),
-        ("metric: server_queue, max: 5", "server_queue", "not supported yet; allowed"),
-        (
-            "metric: e2e, percentile: 95, max_change: +10%",
-            "max_change",
-            "not supported yet; write max",
-        ),
+        ("metric: goodput, min: 90%", "{", "meets: is missing; write {ttft: 420ms, e2e: 1.5s}"),
+        ("metric: goodput, min: 90%, meets: {itl: 1s}", "{itl", "'itl' is no latency of one"),
+        ("metric: goodput, min: 90%, meets: {e2e: 1}", "{e2e", "'1' is no duration"),
+        ("metric: accuracy, min: 0.8, meets: {e2e: 1s}", "{e2e", "it is for goodput"),
+        ("metric: accuracy, max: 0.8", "0.8", "is not for accuracy; write min"),
+        ("metric: gpu_memory_growth, max: 5%", "5%", "is no growth; write a share per hour: 5%/h"),
+        ("metric: gpu_memory_max, max: 20", "20", "write 12MiB or 12GiB"),
+        ("metric: gpu_memory_max, max: 20GiB, min: 1GiB", "1GiB", "stands beside max; write one"),
+        ("metric: gpu_power_mean", "{", "min: is missing; gpu_power_mean needs its limit"),
+        ("metric: server_queue, max: 5", "server_queue", "allowed: ttft, ttfat, itl"),
+        ("metric: e2e, percentile: 95, max_change: 0.1", "0.1", "write 0% and more, e.g. +10%"),
+        ("metric: e2e, percentile: 95, max_change: -5%", "-5%", "write 0% and more, e.g. +10%"),
+        ("metric: output_tokens_per_s, max_change: +5%", "+5%", "write 0% and less, e.g. -10%"),
+        ("metric: error_rate, max_change: +5%", "+5%", "is not for error_rate; it is for ttft"),
+        ("metric: e2e, percentile: 95, max_change: +5%, max: 1s", "1s", "stands beside max_change"),
         ("metric: error_rate, max: 1%, confidence: 95", "95", "95 is no confidence"),
         ("metric: error_rate, max: 1%, confidence: 100%", "100%", "is no confidence"),
         ("metric: error_rate, max: 1%, severity: gat", "gat", "allowed: 'gate' or 'warn'"),
@@ -169,6 +176,105 @@ def test_a_scenario_that_the_load_has_not_is_refused() -> None:
     ]
 
 
+FULL = """\
+version: 1
+service: s
+baseline: main
+load: {rate: 3/s, mix: {math: 0.6, code: 0.4}}
+objectives:
+  - {metric: e2e, percentile: 95, max_change: +10%, severity: warn}
+  - {metric: session, percentile: 90, max: 20s}
+  - {metric: goodput, min: 90%, meets: {ttft: 420ms, e2e: 1.5s}, scenario: math}
+  - {metric: accuracy, scenario: math, min: 0.80}
+  - {metric: output_tokens_per_s, max_change: -5%}
+  - {metric: gpu_memory_growth, max: 5%/h}
+  - {metric: gpu_memory_max, max: 20GiB}
+  - {metric: server_waiting_mean, max: 5}
+  - {metric: server_kv_usage_max, max: 90%}
+  - {metric: gpu_utilization_mean, min: 30%}
+validity: {duration: 2m, token_doubt: 2%, cache_hits: 5%, clock_step: 1s}
+"""
+
+
+def test_every_kind_of_objective_is_understood() -> None:
+    slo = parse_slo(FULL)
+    assert slo.baseline == "main"
+    assert slo.validity == Limits(
+        duration_s=120.0, token_doubt=0.02, cache_hits=0.05, clock_step_s=1.0
+    )
+    assert [(o.name, o.bound, o.limit, o.unit, o.relative) for o in slo.objectives] == [
+        ("e2e p95 change", "max", 0.1, "1", True),
+        ("session p90", "max", 20.0, "s", False),
+        ("goodput (ttft <= 420ms, e2e <= 1.5s)", "min", 0.9, "1", False),
+        ("accuracy", "min", 0.8, "1", False),
+        ("output_tokens_per_s change", "min", -0.05, "1", True),
+        ("gpu_memory_growth", "max", 0.05, "1/h", False),
+        ("gpu_memory_max", "max", 20480.0, "MiB", False),
+        ("server_waiting_mean", "max", 5.0, "requests", False),
+        ("server_kv_usage_max", "max", 0.9, "1", False),
+        ("gpu_utilization_mean", "min", 0.3, "1", False),
+    ]
+    assert slo.objectives[2].parts == (
+        Part("ttft", 0.42, "420ms"),
+        Part("e2e", 1.5, "1.5s"),
+    )
+    assert slo.tightest_s == 0.42
+    validator = jsonschema.Draft202012Validator(json_schema())
+    assert validator.is_valid(yaml.safe_load(FULL))
+
+
+BASE = """\
+version: 1
+service: s
+load: {rate: 3/s, duration: 10m}
+objectives:
+  - {metric: ttft, percentile: 95, max: 420ms}
+  - {metric: error_rate, max: 1%}
+validity: {lateness: 10%}
+"""
+
+
+def test_an_environment_takes_over_what_it_does_not_say(tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text(BASE)
+    staging = tmp_path / "staging.yaml"
+    staging.write_text(
+        "version: 1\ninclude: base.yaml\nload: {duration: 2m}\nobjectives:\n"
+        "  - {metric: ttft, percentile: 95, max: 600ms}\n"
+        "  - {metric: e2e, percentile: 95, max: 2s}\nvalidity: {dropped: 1}\n"
+    )
+    slo = load_slo(staging)
+    assert slo.load == Load(rate_per_s=3.0, duration_s=120.0)
+    assert [(o.name, o.limit) for o in slo.objectives] == [
+        ("ttft p95", 0.6), ("error_rate", 0.01), ("e2e p95", 2.0),
+    ]  # fmt: skip
+    assert slo.validity == Limits(lateness=0.1, dropped=1)
+    assert json_schema()
+    validator = jsonschema.Draft202012Validator(json_schema())
+    assert validator.is_valid(yaml.safe_load(staging.read_text()))
+
+
+@pytest.mark.parametrize(
+    ("base", "says"),
+    [
+        (BASE.replace("420ms", "420"), "base.yaml:5:41: objectives[0].max: '420' is no duration"),
+        (BASE.replace("1%}", "1%, max: 2%}"), "base.yaml:6:35: max: stands twice"),
+        ("- a", "include: {dir}/base.yaml:1:1: the document is no mapping"),
+        ("include: top.yaml", "includes this file again"),
+        (None, "top.yaml:1:10: include: {dir}/base.yaml: cannot be read: No such file"),
+    ],
+)
+def test_a_mistake_in_an_included_file_is_named_there(
+    tmp_path: Path, base: str | None, says: str
+) -> None:
+    if base is not None:
+        (tmp_path / "base.yaml").write_text(base)
+    top = tmp_path / "top.yaml"
+    top.write_text("include: base.yaml\n")
+    with pytest.raises(SloFileError) as caught:
+        load_slo(top)
+    assert says.replace("{dir}", str(tmp_path)) in str(caught.value)
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     missing = tmp_path / "none.yaml"
     with pytest.raises(SloFileError, match=r"none\.yaml: cannot be read: No such file"):
@@ -201,6 +307,11 @@ def test_the_schema_takes_what_we_take_and_refuses_what_we_refuse() -> None:
         "metric: achieved_rate, max: 99%",
         "metric: error_rate, max: 1%, severity: gat",
         "metric: error_rate, max: 1%, colour: red",
+        "metric: goodput, min: 90%",
+        "metric: accuracy, max: 90%",
+        "metric: e2e, percentile: 95, max_change: +5%, max: 1s",
+        "metric: gpu_power_mean",
+        "metric: error_rate, max_change: +5%",
     ):
         assert not validator.is_valid(yaml.safe_load(objective(line))), line
 

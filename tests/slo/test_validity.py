@@ -24,22 +24,25 @@ from slo.rundir import (
 from slo.slofile import parse_slo
 from slo.verdict import Check, Result
 from tests.slo import spoil
-from tests.slo.make_run import make_run
+from tests.slo.make_logs import write_server
+from tests.slo.make_run import make_run, shuffled
 
 SLO = parse_slo("""\
 version: 1
 service: tiny
-load: {rate: 10/s, arrival: constant, duration: 20s, warmup: 2s, mix: {math: 1},
+load: {rate: 10/s, arrival: constant, duration: 40s, warmup: 2s, mix: {math: 1},
        input_class: 128, max_tokens: 64}
 objectives:
   - {metric: ttft, percentile: 95, max: 420ms}
 """)
-N = 200
+N = 400
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    return make_run(tmp_path / "run", [0.1] * N, warmup=20)
+    directory = make_run(tmp_path / "run", [0.1] * N, warmup=20)
+    write_server(directory, output_tokens=lambda second: 100.0 * second)
+    return directory
 
 
 def voided(directory: Path) -> dict[str, Check]:
@@ -56,8 +59,8 @@ def test_a_good_run_holds_every_check(run: Path) -> None:
     assert {c.check for c in verdict.validity if c.outcome != "ok"} == {"roofline"}
     assert [check.check for check in verdict.validity] == [
         "files", "finished", "counts", "schedule", "workers", "arrivals", "histograms", "dropped",
-        "judged", "load", "achieved rate", "lateness", "clocks", "timeout", "token counts",
-        "target", "roofline",
+        "judged", "length", "load", "achieved rate", "lateness", "warm-up", "clocks", "timeout",
+        "clock", "token counts", "prefix cache", "target", "roofline",
     ]  # fmt: skip
     assert all(check.measured and check.limit and check.why for check in verdict.validity)
 
@@ -70,14 +73,52 @@ def _late(directory: Path) -> None:
     make_run(directory, [0.5] * N, warmup=20, late_s=0.4)
 
 
+# The first fifth three times as slow as the rest, and three times as fast.
+WARMING = [0.8] * 80 + [0.0] * 320
+RISING = [0.0] * 80 + [0.3] * 320
+
+
+def _cached(row: str) -> str:
+    return row.replace('"cached_tokens":0', '"cached_tokens":112')
+
+
+def _step(directory: Path) -> None:
+    """Set the wall clock in mid-run, on one of several hosts."""
+    write_server(directory, step_s=0.2)
+    both = (replace(WORKER, records=210), WorkerInfo(1, "b", 0, 0, records=210))
+    spoil.in_run(workers=both)(directory)
+    spoil.lines(
+        "requests.jsonl",
+        lambda rows: [r.replace('"worker":0', f'"worker":{i % 2}') for i, r in enumerate(rows)],
+    )(directory)
+
+
 @pytest.mark.parametrize(
     ("one", "check", "says"),
     [
-        (spoil.cut("requests.jsonl"), "files", "requests.jsonl:220"),
+        (lambda d: make_run(d, WARMING, warmup=20), "warm-up", "3.00 x of the rest"),
+        (lambda d: make_run(d, RISING, warmup=20), "warm-up", "latency still rose"),
+        (_step, "clock", "The wall clock was set by 200 ms in mid-run"),
+        (
+            spoil.lines("requests.jsonl", lambda rows: [_cached(row) for row in rows]),
+            "prefix cache",
+            "400 prompts came for the most part out of the prefix cache",
+        ),
+        (
+            lambda d: write_server(d, output_tokens=lambda s: 9.0 * (s % 30)),
+            "target",
+            "output_tokens fell from 261 to 0 at 30.5 s: the server was started again",
+        ),
+        (
+            spoil.target(lambda both: both.update(models_end=["tiny", "other"])),
+            "target",
+            "the list of models was ['tiny'] at the start",
+        ),
+        (spoil.cut("requests.jsonl"), "files", "requests.jsonl:420"),
         (spoil.in_run(finished=False), "finished", "neither finished nor why"),
         (spoil.counts(completed=7), "counts", "7 completed + 0 failed + 0 dropped"),
-        (spoil.counts(completed=219, failed=1), "counts", "220 completed in requests.jsonl, 219"),
-        (spoil.lines("schedule.csv", lambda rows: rows[:-1]), "schedule", "219 rows"),
+        (spoil.counts(completed=419, failed=1), "counts", "420 completed in requests.jsonl, 419"),
+        (spoil.lines("schedule.csv", lambda rows: rows[:-1]), "schedule", "419 rows"),
         (
             spoil.lines("schedule.csv", lambda rows: [*rows[:-1], rows[-2]]),
             "schedule",
@@ -89,14 +130,14 @@ def _late(directory: Path) -> None:
             "A seq stands twice in requests.jsonl",
         ),
         (
-            spoil.lines("schedule.csv", lambda r: [*r[:-1], r[-1].replace("219,21.9", "319,21.9")]),
+            spoil.lines("schedule.csv", lambda r: [*r[:-1], r[-1].replace("419,41.9", "519,41.9")]),
             "schedule",
-            "requests.jsonl has seq 219, schedule.csv has not",
+            "requests.jsonl has seq 419, schedule.csv has not",
         ),
         (
-            spoil.lines("schedule.csv", lambda r: [*r[:-1], r[-1].replace("21.9,", "21.95,")]),
+            spoil.lines("schedule.csv", lambda r: [*r[:-1], r[-1].replace("41.9,", "41.95,")]),
             "schedule",
-            "seq 219 was not due when",
+            "seq 419 was not due when",
         ),
         (spoil.in_run(workers=(WORKER, WorkerInfo(1, "b", 0, 0))), "workers", "b never reported"),
         (spoil.in_run(workers=(replace(WORKER, records=9),)), "workers", "reported 9 records"),
@@ -105,16 +146,16 @@ def _late(directory: Path) -> None:
         (
             spoil.lines("latency.hlog", lambda rows: [r for r in rows if ".ttft,9" not in r]),
             "histograms",
-            "math.ttft has 210 values in latency.hlog, 220",
+            "math.ttft has 410 values in latency.hlog, 420",
         ),
         (lambda d: make_run(d, [0.1] * N, warmup=20, failures={3: Failure.DROPPED}), "dropped", ""),
-        (lambda d: make_run(d, [], warmup=220), "judged", "No request was due"),
+        (lambda d: make_run(d, [], warmup=420), "judged", "No request was due"),
         (spoil.in_run(rate_per_s=9.98), "load", "rate is 9.98/s, not 10/s"),
-        (spoil.in_run(duration_s=19.9), "load", "duration is 19.9 s, not 20.0 s"),
+        (spoil.in_run(duration_s=39.9), "load", "duration is 39.9 s, not 40.0 s"),
         (spoil.in_run(mix={"math": 0.9, "code": 0.1}), "load", "mix is math=0.9, code=0.1"),
         (_late, "lateness", "ttft p95: missed counted from due, but not from sent"),
         (spoil.in_run(workers=(replace(WORKER, clock_bound_ns=10**8),)), "clocks", "100 ms only"),
-        (spoil.in_run(timeout_s=0.42), "timeout", "ttft p95 <= 420ms"),
+        (spoil.in_run(timeout_s=0.42), "timeout", "ttft p95: a limit of 420 ms is never seen"),
         (
             spoil.target(lambda both: both["end"].update(model="other")),
             "target",
@@ -152,13 +193,16 @@ def test_a_longer_run_than_asked_for_is_no_other_load(run: Path) -> None:
     assert load_checks.load(evidence.run, evidence.measured, asked).outcome == "ok"
 
 
-def test_what_cannot_be_checked_says_so(run: Path) -> None:
+def test_what_cannot_be_checked_says_so(run: Path, tmp_path: Path) -> None:
     (run / "target.json").unlink()
     write_run(run, replace(read_run(run), workers=()))
     verdict = judge(run, replace(SLO, load=Load()))
     assert verdict.result is Result.PASS
     open_ = {check.check for check in verdict.validity if check.outcome == "not checked"}
     assert open_ == {"target", "workers", "clocks", "load", "roofline"}
+    short = make_run(tmp_path / "short", [0.1] * 100)
+    open_ = {c.check for c in judge(short, SLO).validity if c.outcome == "not checked"}
+    assert open_ >= {"warm-up", "clock"}
 
 
 def _schedule(due: list[float]) -> Schedule:
@@ -243,5 +287,5 @@ def test_token_counts_below_the_chunks_of_text_are_in_doubt(run: Path) -> None:
     )
     fewer(run)
     check = validity.tokens(read_evidence(run).measured)
-    assert (check.outcome, check.measured) == ("void", "200 of 200")
+    assert (check.outcome, check.measured) == ("void", "400 of 400")
     assert check.voids == ("tpot", "output_tokens_per_s")

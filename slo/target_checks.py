@@ -1,0 +1,79 @@
+"""Was it one server all the time, and were prompts new to it? Checks of the target."""
+
+from itertools import pairwise
+
+import numpy as np
+
+from slo.latencies import Floats
+from slo.measurements import Measurements
+from slo.objectives import LATENCIES
+from slo.quantities import show_s
+from slo.server_log import ServerLog
+from slo.validity import passed, unchecked, voided
+from slo.verdict import Check
+
+_IDENTITY = (
+    "model",
+    "engine",
+    "mode",
+    "dtype",
+    "device",
+    "reasoning",
+    "flags",
+    "versions",
+    "process_start_wall_ns",
+    "pid",
+)
+# What a server only counts up; where it falls, another process counts.
+_COUNTERS = ("output_tokens", "prompt_tokens", "cpu_s")
+_MOST_CACHED = 0.5  # of a prompt: what all prompts begin with is less
+
+
+def target(document: dict[str, object] | None, server: ServerLog) -> Check:
+    """Whether the target was the same at start and end: no other model, flags or process."""
+    limit = "the same at start and end"
+    restart = _restart(server)
+    if restart:
+        return voided("target", "restarted", limit, restart)
+    told = document or {}
+    start, end = told.get("start"), told.get("end")
+    if not isinstance(start, dict) or not isinstance(end, dict):
+        return unchecked("target", limit, "The target did not say at both ends what it is (/info).")
+    pairs = [(key, start.get(key), end.get(key)) for key in _IDENTITY]
+    if isinstance(told.get("models_end"), list):
+        pairs.append(("the list of models", told.get("models"), told.get("models_end")))
+    for key, before, after in pairs:
+        if before != after:
+            why = f"{key} was {before!r:.80} at the start, {after!r:.80} at the end."
+            return voided("target", f"{key} changed", limit, why)
+    return passed("target", "the same", limit, "The same process, model and flags at both ends.")
+
+
+def _restart(server: ServerLog) -> str:
+    for name in _COUNTERS:
+        known = [(s.at_s, getattr(s, name)) for s in server.samples]
+        known = [(at, value) for at, value in known if value is not None]
+        for (_, before), (at, after) in pairwise(known):
+            if after < before:
+                fell = f"{name} fell from {before:g} to {after:g} at {show_s(at)}"
+                return f"{fell}: the server was started again in mid-run."
+    return ""
+
+
+def cache(measured: Measurements, limit: float) -> Check:
+    """Whether prompts were new to the server: most of one out of a prefix cache is no prefill."""
+    allowed = f"<= {limit:.3g} of requests"
+    done = measured.judged() & measured.columns.completed
+    numbers = measured.columns.numbers
+    cached: Floats = numbers["cached_tokens"][done]
+    known = np.isfinite(cached) & (numbers["prompt_tokens"][done] > 0)
+    if not known.any():
+        return unchecked(
+            "prefix cache", allowed, "The server does not say what it found in a cache."
+        )
+    hits = int((cached > _MOST_CACHED * numbers["prompt_tokens"][done])[known].sum())
+    shown = f"{hits} of {int(known.sum())}"
+    if hits > limit * known.sum():
+        why = f"{hits} prompts came for the most part out of the prefix cache; they were to be new."
+        return voided("prefix cache", shown, allowed, why, (*LATENCIES, "goodput"))
+    return passed("prefix cache", shown, allowed, "Prompts were new to the server.")
