@@ -25,6 +25,14 @@ browser:
 	@command -v chromium chromedriver >/dev/null || \
 	  { apt-get update -qq && apt-get install -y -qq chromium chromium-driver; }
 
+# Debian's Prometheus, unpacked and not installed: its package would start a service.
+.prometheus/usr/bin/prometheus:
+	mkdir -p .prometheus
+	cd .prometheus && { apt-get download -qq prometheus 2>/dev/null || \
+	  { apt-get update -qq && apt-get download -qq prometheus; }; }
+	dpkg -x .prometheus/prometheus_*.deb .prometheus
+	rm .prometheus/prometheus_*.deb
+
 demo: $(VENV)/.installed
 	$(BIN)/slo demo
 
@@ -33,7 +41,7 @@ check-style: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-test: check-style browser tests/node_modules/.installed
+test: check-style browser tests/node_modules/.installed .prometheus/usr/bin/prometheus
 	$(BIN)/pytest
 
 # Real vLLM on the CPU, in an environment of its own: torchvision and its like break beside a CPU torch.
@@ -51,4 +59,4 @@ bench: $(VENV)/.installed
 	$(BIN)/pytest tests/benchmarks
 
 clean:
-	rm -rf $(VENV) .vllm-venv tests/node_modules dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .vllm-venv .prometheus tests/node_modules dist .mypy_cache .ruff_cache .pytest_cache

@@ -9,7 +9,7 @@ import numpy as np
 from slo.latencies import Floats, Mask
 from slo.record import Failure, Record
 
-STAGES = ("queue", "tokenize", "prefill", "decode")
+STAGES = ("queue", "tokenize", "prefill", "decode", "detokenize")
 _COLUMNS = (
     "due_s",
     "sent_s",
