@@ -17,6 +17,7 @@ from loadtests import clock_sync
 from loadtests.handover import END, PING, PONG, READY, RECORDS, START, STOP, Tally
 from loadtests.options import Plan
 from loadtests.preflight import TargetError, ask, look
+from loadtests.reasoning import UNKNOWN
 from loadtests.run_writer import RunWriter
 from slo.rundir import RunDirError, Stopped, WorkerInfo
 
@@ -81,6 +82,8 @@ class Conductor:
         except (TargetError, RunDirError) as error:
             self._give_up(str(error))
             return
+        if target.reasoning == UNKNOWN:
+            log.warning("a trial answer did not tell how reasoning is marked; declare --reasoning")
         self._plan = replace(self._plan, model=target.model, reasoning=target.reasoning)
         gevent.spawn(self._conduct).link_exception(self._on_fault)
 

@@ -62,7 +62,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--ignore-eos", action="store_true", help="answers of exactly --max-tokens")
     add("--timeout", type=_positive_s, default="60s", help="from due to the answer's end")
     add("--max-in-flight", type=_whole(1), help="open requests; default rate x timeout")
-    add("--max-requests", type=_whole(1), help="ceiling: send no more than these")
+    add("--max-requests", type=_whole(1), help="ceiling, beside the trial request")
     add("--max-total-tokens", type=_whole(1), help="ceiling on tokens in and out together")
     target = parser.add_argument_group("target (Tailgate)")
     add = target.add_argument

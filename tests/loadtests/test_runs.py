@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -48,6 +49,11 @@ class Ended:
 def locust(out: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "locust", "-f", "loadtests/locustfile.py", "--headless"]
     command += ["--only-summary", "--out", str(out), *options]
+    if "--processes" in options:
+        with socket.socket() as free:  # two masters at once must not meet at one port
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        command += ["--master-bind-port", port, "--master-port", port]
     process = subprocess.Popen(
         command,
         cwd=ROOT,
@@ -132,9 +138,11 @@ def test_a_run_leaves_its_directory_and_says_where(target: str, tmp_path: Path) 
 
 
 def test_two_workers_lose_nothing_and_send_the_same_schedule(target: str, tmp_path: Path) -> None:
-    for at in range(2):
-        out = tmp_path / f"run{at}"
-        result = load(out, "--host", target, *SHORT, "--seed", "4", "--processes", "2")
+    options = ("--host", target, *SHORT, "--seed", "4", "--processes", "2")
+    outs = [tmp_path / f"run{at}" for at in range(2)]
+    with locust(outs[0], *options) as a, locust(outs[1], *options) as b:
+        results = [ended(a, outs[0]), ended(b, outs[1])]
+    for result in results:
         assert result.code == 0, result.stderr
         run, records = result.run, result.records
         assert run.finished
@@ -145,7 +153,7 @@ def test_two_workers_lose_nothing_and_send_the_same_schedule(target: str, tmp_pa
         ]
         assert sum(by_worker.values()) == run.counts.completed == run.counts.scheduled
         assert all(record.worker == record.seq % 2 for record in records)
-    first, second = (list(read_schedule(tmp_path / f"run{at}")) for at in range(2))
+    first, second = (list(read_schedule(out)) for out in outs)
     assert first == second
 
 
@@ -169,8 +177,14 @@ def test_a_killed_worker_makes_the_run_incomplete_and_is_named(target: str, tmp_
     assert missing > 0
 
 
-@pytest.mark.parametrize("which", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("processes", [(), ("--processes", "2")])
+@pytest.mark.parametrize(
+    ("which", "processes"),
+    [
+        (signal.SIGINT, ()),
+        (signal.SIGINT, ("--processes", "2")),
+        (signal.SIGTERM, ("--processes", "2")),
+    ],
+)
 def test_a_run_that_is_stopped_keeps_what_it_has(
     faults: str, tmp_path: Path, which: signal.Signals, processes: tuple[str, ...]
 ) -> None:
