@@ -17,15 +17,12 @@ from target.faults import read_faults
 from target.hf_continuous import build_continuous
 from target.hf_decode import Model, Row, decode
 from target.hf_load import (
-    RANDOM_CONTEXT,
     cache_key,
     cache_maker,
     check,
     describe_gpu,
     ends,
-    folded,
     gpu_memory,
-    is_random,
     load_model,
     usable_device,
     vocabulary_of,
@@ -63,8 +60,6 @@ def build(args: argparse.Namespace, startup: Startup) -> Engine:
     with startup.phase("weights"):
         tokenizer, network, name = load_model(args, device, dtype)
     vocabulary = vocabulary_of(tokenizer)
-    if is_random(args):
-        vocabulary = folded(vocabulary, tokenizer)
     marks = Marks(path=profile_path(args), cuda=device.startswith("cuda"))  # not of the warm-up
     model = Model(
         network,
@@ -75,7 +70,7 @@ def build(args: argparse.Namespace, startup: Startup) -> Engine:
         cache_maker(network, args.kv_cache),
         marks,
     )
-    context = min(network.config.max_position_embeddings, RANDOM_CONTEXT)
+    context = network.config.max_position_embeddings
     if args.mode == "static-compile":
         context = min(context, args.max_cache_len)
     parts = (build_continuous if args.mode == "continuous" else build_worker)(args, model)

@@ -4,27 +4,12 @@ import argparse
 import importlib.util
 import inspect
 from collections.abc import Callable
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from target.engines import EngineError, PromptError, Vocabulary
-from target.tiny_model import tiny_model, unspeakable
-
-# Of DeepSeek-R1-Distill-Qwen-1.5B: --weights random builds it without a download.
-RANDOM_NAME = "random/deepseek-r1-distill-qwen-1.5b"
-RANDOM_SHAPE = {
-    "vocab_size": 151_936,
-    "hidden_size": 1536,
-    "intermediate_size": 8960,
-    "num_hidden_layers": 28,
-    "num_attention_heads": 12,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 131_072,
-    "rope_theta": 10_000.0,
-    "rms_norm_eps": 1e-6,
-    "tie_word_embeddings": False,
-}
-RANDOM_CONTEXT = 32_768
+from target.random_model import RANDOM_NAME, random_model
+from target.tiny_model import tiny_model
 
 
 def refuse_missing(option: str, package: str, install: str | None = None) -> None:
@@ -86,13 +71,15 @@ def load_model(args: argparse.Namespace, device: str, dtype: str) -> tuple[Any, 
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     name = args.model or ("tiny" if not is_random(args) else RANDOM_NAME)
-    place = tiny_model() if name in ("tiny", RANDOM_NAME) else name
+    place = tiny_model() if name == "tiny" else name
+    if is_random(args):
+        place = random_model(args.layers)
     kind = getattr(torch, dtype)
     attention = {} if args.attention is None else {"attn_implementation": args.attention}
     try:
         tokenizer = AutoTokenizer.from_pretrained(place)
         if is_random(args):
-            network = random_network(tokenizer, device, kind, args.attention, args.layers)
+            network = random_network(Path(place), device, kind, args.attention)
         else:
             network = AutoModelForCausalLM.from_pretrained(place, dtype=kind, **attention)
             network = network.to(device)
@@ -103,23 +90,18 @@ def load_model(args: argparse.Namespace, device: str, dtype: str) -> tuple[Any, 
     return tokenizer, network.eval(), name
 
 
-def random_network(
-    tokenizer: Any, device: str, dtype: Any, attention: str | None, layers: int | None
-) -> Any:
-    """The full shape with random weights: its speed is real, its text is not."""
+def random_network(place: Path, device: str, dtype: Any, attention: str | None) -> Any:
+    """The full shape with random weights, drawn where it runs."""
     import torch
-    from transformers import AutoModelForCausalLM, GenerationConfig, Qwen2Config
+    from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
 
-    shape = dict(RANDOM_SHAPE)
-    if layers is not None:
-        shape["num_hidden_layers"] = layers
-    ends = {"bos_token_id": tokenizer.bos_token_id, "eos_token_id": tokenizer.eos_token_id}
-    config = Qwen2Config(**shape, **ends)
+    config = AutoConfig.from_pretrained(place)
     more = {} if attention is None else {"attn_implementation": attention}
     with torch.device(device):
         network = AutoModelForCausalLM.from_config(config, dtype=dtype, **more)
+    ends = {"bos_token_id": config.bos_token_id, "eos_token_id": config.eos_token_id}
     network.generation_config = GenerationConfig(
-        do_sample=True, temperature=0.6, top_p=0.95, pad_token_id=tokenizer.eos_token_id, **ends
+        do_sample=True, temperature=0.6, top_p=0.95, pad_token_id=config.eos_token_id, **ends
     )
     return network
 
@@ -197,19 +179,6 @@ def gpu_memory(device: str) -> Callable[[], tuple[int, int] | None]:
     if device == "cpu":
         return lambda: None
     return lambda: (torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device))
-
-
-def folded(vocabulary: Vocabulary, tokenizer: Any) -> Vocabulary:
-    """For random weights: any of the model's ids is shown as one of the tiny tokenizer's words."""
-    backend = tokenizer.backend_tokenizer
-    silent = set(unspeakable(backend))
-    shown = [token for token in range(backend.get_vocab_size()) if token not in silent]
-
-    def decoder() -> Callable[[int], str]:
-        step = vocabulary.decoder()
-        return lambda token: step(shown[token % len(shown)])
-
-    return replace(vocabulary, decoder=decoder, think_open=None, think_close=None)
 
 
 def vocabulary_of(tokenizer: Any) -> Vocabulary:

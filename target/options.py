@@ -210,5 +210,6 @@ def add_batch_options(serve: argparse.ArgumentParser) -> None:
     add("--max-num-seqs", type=count(1), help="sim --gpu (default 64), vllm")
     add("--max-num-batched-tokens", type=count(1), help="sim --gpu (default 2048), vllm")
     add("--gpu-memory-utilization", type=share, help="sim --gpu, vllm (default: 0.9)")
+    add("--kv-cache-gib", type=amount, help="vllm: KV memory, whatever else is on the card")
     add("--enable-prefix-caching", action="store_true", help="vllm: off here by default")
     add("--enforce-eager", action="store_true", help="vllm: neither compile nor CUDA graphs")

@@ -95,7 +95,11 @@ async def loaded(args: argparse.Namespace, startup: Startup) -> Engine:
     engine = await done
     if engine.warm_up is not None:
         with startup.phase("warm-up"):
-            await engine.warm_up()
+            try:
+                await engine.warm_up()
+            except Exception as error:
+                why = str(error).splitlines()[0]
+                raise EngineError(f"the engine answers no request: {why}") from error
     return engine
 
 

@@ -5,13 +5,16 @@ token a lie. `vllm-w4` and `--weights random` need no checkpoint: the shape gets
 """
 
 import argparse
+import inspect
 import itertools
 import os
+import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from target.engines import Engine, EngineError, Generate, Params, Step, Timings
-from target.hf_load import RANDOM_CONTEXT, folded, vocabulary_of
+from target.engines import Engine, EngineError, FinishReason, Generate, Params, Step, Timings
+from target.hf_load import vocabulary_of
 from target.startup import Startup
 from target.vllm_model import Checkpoint, checkpoint_of
 from target.vllm_stats import Counts, counting
@@ -40,14 +43,12 @@ def build(args: argparse.Namespace, startup: Startup) -> Engine:
     checkpoint = checkpoint_of(args)
     tokenizer = AutoTokenizer.from_pretrained(checkpoint.place)
     vocabulary = vocabulary_of(tokenizer)
-    if checkpoint.random:
-        vocabulary = folded(vocabulary, tokenizer)
     counts = Counts()
     settings = settings_of(args, checkpoint, current_platform.device_type)
     with startup.phase("weights"):  # with vLLM, its compilation and CUDA graphs are in it too
         llm = started(settings, counts)
     config = llm.model_config
-    generate = generating(llm)
+    generate = generating(llm, stop_tokens(checkpoint.place, tokenizer))
     cuda = current_platform.device_type == "cuda"
     return Engine(
         name="vllm",
@@ -70,21 +71,23 @@ def build(args: argparse.Namespace, startup: Startup) -> Engine:
         gauges=counts.gauges,
         trouble=lambda: str(llm.dead_error) if llm.errored else None,
         warm_up=lambda: warm(generate, vocabulary, args, settings["max_num_seqs"]),
-        close=llm.shutdown,
+        close=lambda: stopping(llm),
     )
 
 
 def settings_of(args: argparse.Namespace, checkpoint: Checkpoint, device: str) -> dict[str, Any]:
     """The keywords of AsyncEngineArgs."""
     kv_cache = "fp8" if args.mode == "vllm-fp8kv" else args.kv_cache or "fp16"
+    # The CPU has no 4-bit kernels for float32.
+    dtype = "float32" if device == "cpu" and args.mode != "vllm-w4" else "bfloat16"
     settings: dict[str, Any] = {
         "model": str(checkpoint.place),
         "skip_tokenizer_init": True,  # text is made here
-        "dtype": args.dtype or ("float32" if device == "cpu" else "bfloat16"),
+        "dtype": args.dtype or dtype,
         "kv_cache_dtype": KV_CACHES[kv_cache],
         "max_num_seqs": args.max_num_seqs or MAX_NUM_SEQS,
         "enable_prefix_caching": args.enable_prefix_caching,
-        "max_model_len": min(args.max_cache_len, RANDOM_CONTEXT),
+        "max_model_len": args.max_cache_len,
         "enforce_eager": args.enforce_eager,
         "seed": args.seed,
     }
@@ -92,6 +95,8 @@ def settings_of(args: argparse.Namespace, checkpoint: Checkpoint, device: str) -
         settings["load_format"] = "dummy"
     if args.max_num_batched_tokens:
         settings["max_num_batched_tokens"] = args.max_num_batched_tokens
+    if args.kv_cache_gib:
+        settings["kv_cache_memory_bytes"] = int(args.kv_cache_gib * 2**30)
     if device != "cpu":
         settings["gpu_memory_utilization"] = args.gpu_memory_utilization or 0.9
     return settings
@@ -103,16 +108,34 @@ def started(settings: Mapping[str, Any], counts: Counts) -> Any:
     from vllm.v1.engine.async_llm import AsyncLLM
 
     try:
-        return AsyncLLM.from_engine_args(
-            AsyncEngineArgs(**settings), stat_loggers=[counting(counts)]
-        )
+        asked = AsyncEngineArgs(**settings)
+        return AsyncLLM.from_engine_args(asked, stat_loggers=[counting(counts)])
     except Exception as error:  # vLLM's own kinds are many, and its core's reason is in its log
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         why = lines[0] if lines else type(error).__name__
         raise EngineError(f"--engine vllm: {why}") from error
 
 
-def generating(llm: Any) -> Generate:
+def stop_tokens(place: str | Path, tokenizer: Any) -> list[int]:
+    """Ids that end an answer: vLLM has no tokenizer here to know them from."""
+    from transformers import GenerationConfig
+
+    ends = {tokenizer.eos_token_id}
+    try:
+        told = GenerationConfig.from_pretrained(place).eos_token_id
+    except OSError:
+        told = None
+    ends.update([told] if isinstance(told, int) else told or ())
+    return sorted(token for token in ends if token is not None)
+
+
+def stopping(llm: Any) -> None:
+    """Let the core's process end by itself."""
+    wait = {"timeout": 10} if "timeout" in inspect.signature(llm.shutdown).parameters else {}
+    llm.shutdown(**wait)
+
+
+def generating(llm: Any, ends: list[int]) -> Generate:
     """The engine's function; closing it early aborts the request in vLLM."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
@@ -122,8 +145,6 @@ def generating(llm: Any) -> Generate:
     async def generate(
         prompt: Sequence[int], params: Params
     ) -> AsyncGenerator[Step | Timings, None]:
-        import time
-
         sampling = SamplingParams(
             max_tokens=params.max_tokens,
             min_tokens=params.min_tokens,
@@ -131,6 +152,7 @@ def generating(llm: Any) -> Generate:
             top_p=params.top_p,
             seed=params.seed,
             ignore_eos=params.ignore_eos,
+            stop_token_ids=None if params.ignore_eos else ends,
             detokenize=False,
             output_kind=RequestOutputKind.DELTA,
         )
@@ -149,7 +171,9 @@ def generating(llm: Any) -> Generate:
                 first = now
                 queue_s = waited(part.metrics)
             last = now
-            finish = out.finish_reason if out.finish_reason in (None, "stop") else "length"
+            finish: FinishReason | None = None
+            if out.finish_reason is not None:
+                finish = "stop" if out.finish_reason == "stop" else "length"
             yield Step(tokens, now, finish)
         prefill_s = max(0.0, first - received - queue_s)
         yield Timings(queue_s=queue_s, prefill_s=prefill_s, decode_s=last - first)
