@@ -54,7 +54,7 @@ class Figure:
 def render(verdict: Verdict, summary: Summary, run: Run) -> str:
     """The whole report as one HTML document."""
     again, check = reproduce.commands(run)
-    return _environment().get_template("report.html.j2").render(
+    return environment().get_template("report.html.j2").render(
         verdict=verdict,
         meaning=MEANING[verdict.result],
         sentence=words.sentence(verdict),
@@ -88,7 +88,9 @@ def render(verdict: Verdict, summary: Summary, run: Run) -> str:
     )  # fmt: skip
 
 
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Templates that escape what they show, and clean it of control characters."""
+
     def cleaned(value: object) -> object:
         return words.clean(value) if type(value) is str else value
 

@@ -1,27 +1,21 @@
 """The command `slo`: from its arguments to an exit code."""
 
-import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from slo import children, cli_evidence, demo, drive, ending, restate, rundir, slofile, verdict_file
+from slo import children, cli_evidence, demo, drive, ending, restate, slofile, verdict_file
 from slo import options as o
+from slo.compare_cli import add_to
 from slo.ending import EXIT_CODES, UsageError
 from slo.objectives import Load, Slo
-from slo.verdict import EXIT_USAGE, Verdict
-
-LOG_WIDTH = 200
-SPOILT = ("files", "void")
-HTML, MARKDOWN, JUNIT = "report.html", "report.md", "junit.xml"
+from slo.verdict import EXIT_USAGE
 
 app = typer.Typer(
     rich_markup_mode=None,
@@ -40,10 +34,6 @@ class Switches:
 
 
 RunDirectory = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
-
-
-def _file(flag: str, text: str) -> object:
-    return typer.Option(flag, metavar="FILE", help=text)
 
 
 def _show_version(wanted: bool) -> None:
@@ -121,37 +111,30 @@ def run(
         label=label,
         store_answers=store_answers,
     )
+    if objectives is not None:
+        check_cli.say_what_cannot_pass(objectives, Load(load.rate_per_s, None, load.duration_s))
     directory, code = drive.run(
-        load, out, force=force, ready_timeout_s=ready_timeout, gpu=sidecar, console=_stderr()
+        load,
+        out,
+        force=force,
+        ready_timeout_s=ready_timeout,
+        gpu=sidecar,
+        console=check_cli.stderr(),
     )
     return _finished(directory, code, objectives)
 
 
-@app.command()
-def check(
-    run: RunDirectory,
-    slo: Annotated[Path, _file("--slo", "The objectives.")],
-    json: Annotated[Path | None, _file("--json", "Also write verdict.json here.")] = None,
-    junit: Annotated[Path | None, _file("--junit", "Also write JUnit XML here.")] = None,
-    markdown: Annotated[Path | None, _file("--markdown", "Also write Markdown here.")] = None,
-    html: Annotated[Path | None, _file("--html", "Also write the HTML report here.")] = None,
-) -> int:
-    """Judge a run; the exit code is the verdict's.
-
-    verdict.json, report.html, report.md and junit.xml go into the run's directory.
-    """
-    objectives = slofile.load_slo(slo)
-    copies = {rundir.VERDICT: json, JUNIT: junit, MARKDOWN: markdown, HTML: html}
-    return _judged(_existing(run), objectives, copies)
+app.command(name="check")(check_cli.check_)
+app.add_typer(baseline_cli.app, name="baseline")
 
 
 @app.command()
 def report(run: RunDirectory) -> int:
     """Draw the reports of a judged run again."""
-    directory = _existing(run)
+    directory = check_cli.existing(run)
     verdict = verdict_file.read_verdict(directory)
-    _draw(directory, verdict)
-    typer.echo(directory / HTML)
+    check_cli.draw(directory, verdict)
+    typer.echo(directory / check_cli.HTML)
     return 0
 
 
@@ -163,7 +146,9 @@ def validate(
     code = 0
     for path in files:
         try:
-            typer.echo(f"{path}: {restate.in_words(slofile.load_slo(path))}")
+            objectives = slofile.load_slo(path)
+            typer.echo(f"{path}: {restate.in_words(objectives)}")
+            check_cli.say_what_cannot_pass(objectives, objectives.load)
         except slofile.SloFileError as error:
             typer.echo(str(error), err=True)
             code = EXIT_USAGE
@@ -172,6 +157,7 @@ def validate(
 
 app.command(name="diagnose")(cli_evidence.diagnose_)
 app.command(name="lint")(cli_evidence.lint_)
+add_to(app)
 
 
 @app.command(name="demo")
@@ -187,7 +173,7 @@ def demo_(
         raise UsageError(f"--engine: {engine!r} is not known; allowed: {', '.join(demo.NEEDS)}")
     demo.require_extras(engine)
     objectives = demo.objectives(duration)
-    console = _stderr()
+    console = check_cli.stderr()
     directory = drive.made(out or demo.default_directory(engine, datetime.now(UTC)))
     with demo.serving(engine, directory, console) as url:
         _, code = drive.run(
@@ -199,19 +185,9 @@ def demo_(
             console=console,
         )
     if code != drive.EXIT_INTERRUPTED:
-        code = _judged(directory, objectives)
-        typer.echo(f"report: {directory / HTML}")
+        code = check_cli.judged(directory, objectives).exit_code
+        typer.echo(f"report: {directory / check_cli.HTML}")
     return code
-
-
-def _stderr() -> Console:
-    return Console(stderr=True)
-
-
-def _stdout() -> Console:
-    # In a log a folded path is one that nobody can copy.
-    folds = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(width=None if folds else LOG_WIDTH)
 
 
 def _finished(directory: Path, code: int, objectives: Slo | None) -> int:
@@ -219,56 +195,9 @@ def _finished(directory: Path, code: int, objectives: Slo | None) -> int:
     try:
         if objectives is None or code == drive.EXIT_INTERRUPTED:
             return code
-        return _judged(directory, objectives)
+        return check_cli.judged(directory, objectives).exit_code
     finally:
         typer.echo(directory)
-
-
-def _existing(directory: Path) -> Path:
-    if not directory.is_dir():
-        raise UsageError(f"{directory}: no such run directory")
-    return directory
-
-
-def _judged(
-    directory: Path,
-    objectives: Slo,
-    copies: Mapping[str, Path | None] = MappingProxyType({}),
-) -> int:
-    """Judge, write what is derived, print; returns the verdict's exit code."""
-    from slo.judge import judge  # loads scipy: most of a second that only this needs
-
-    verdict = judge(directory, objectives)
-    verdict_file.write_verdict(directory, verdict)
-    spoilt = [check.why for check in verdict.validity if (check.check, check.outcome) == SPOILT]
-    _draw(directory, verdict, None if spoilt else _stdout())
-    for name, copy in copies.items():
-        if copy is not None:
-            try:
-                rundir.write_atomic(copy, (directory / name).read_text(encoding="utf-8"))
-            except OSError as error:
-                raise UsageError(f"{copy}: cannot be written: {error.strerror}") from None
-    if spoilt:  # a table of what is left of such a run would only mislead
-        raise rundir.RunDirError(spoilt[0])
-    return verdict.exit_code
-
-
-def _draw(directory: Path, verdict: Verdict, console: Console | None = None) -> None:
-    import reports.html  # loads matplotlib, as slow to start as scipy
-    import reports.junit
-    import reports.markdown
-    import reports.terminal
-    from slo.summarise import summarise
-
-    run, summary = rundir.read_run(directory), summarise(directory)
-    for name, text in (
-        (JUNIT, reports.junit.render(verdict)),
-        (MARKDOWN, reports.markdown.render(verdict, summary, run)),
-        (HTML, reports.html.render(verdict, summary, run)),
-    ):
-        rundir.write_atomic(directory / name, text)
-    if console is not None:
-        reports.terminal.render(verdict, summary, console)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
