@@ -74,6 +74,11 @@ def tokens(answer: Answer) -> tuple[int | None, int | None, int | None, TokensFr
     return None, chunks or None, None, "chunks" if chunks else None
 
 
+def cached_tokens(answer: Answer) -> int | None:
+    """Tokens of the prompt that the server found in its prefix cache, where it says so."""
+    return _count((answer.usage or {}).get("prompt_tokens_details"), "cached_tokens")
+
+
 def first_chunk_tokens(answer: Answer, output_tokens: int | None) -> int | None:
     """Tokens of the first chunk with text: 1 unless the server packs several into a chunk.
 

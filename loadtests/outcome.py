@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from loadtests.answer import Answer, first_chunk_tokens, read_answer, tokens
+from loadtests.answer import Answer, cached_tokens, first_chunk_tokens, read_answer, tokens
 from loadtests.exchange import Exchange
 from slo.record import Arrival, Failure, Record
 
@@ -97,4 +97,5 @@ def _record(arrival: Arrival, worker: int, exchange: Exchange, read: Answer, t0_
         error=read.failure,
         error_detail=read.detail,
         timings=read.timings,
+        cached_tokens=cached_tokens(read),
     )

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from loadtests.answer import read_answer
+from loadtests.answer import cached_tokens, read_answer
 from loadtests.exchange import Exchange
 from loadtests.handover import Desk
 from loadtests.http1 import AnswerReader, NotHttpError, parse_head
@@ -218,6 +218,14 @@ def test_whatever_json_comes_there_is_a_record_that_can_be_read_back(
 def test_json_nested_beyond_reason_is_malformed() -> None:
     packets = [chunk(event(b"[" * 100_000)), chunk(DONE) + END]
     assert read_answer(exchange(STREAM_HEAD, *packets), "none").failure == "malformed_event"
+
+
+def test_tokens_that_the_prefix_cache_held_are_told_apart_from_none_said() -> None:
+    said = {"prompt_tokens": 9, "completion_tokens": 1}
+    for details, wanted in (({"cached_tokens": 8}, 8), ({"cached_tokens": 0}, 0), (None, None)):
+        last_usage = {"choices": [], "usage": {**said, "prompt_tokens_details": details}}
+        packets = [chunk(event(HELLO[1])), chunk(event(json.dumps(last_usage).encode()))]
+        assert cached_tokens(read_answer(exchange(STREAM_HEAD, *packets), "none")) == wanted
 
 
 def test_a_payload_that_would_break_out_of_the_list_is_malformed() -> None:
