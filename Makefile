@@ -55,6 +55,11 @@ test: check-style browser tests/node_modules/.installed .prometheus/usr/bin/prom
 test-vllm: $(VENV)/.installed .vllm-venv/.installed
 	TAILGATE_VLLM_PYTHON=.vllm-venv/bin/python $(BIN)/pytest -m vllm
 
+# How often a verdict is wrong, on queues whose truth is known. SEED=n; QUICK=1: under a minute.
+.PHONY: bench-verdict
+bench-verdict: $(VENV)/.installed
+	$(BIN)/python -m tests.benchmarks.verdict_calibration
+
 bench: $(VENV)/.installed
 	$(BIN)/pytest tests/benchmarks
 

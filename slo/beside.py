@@ -7,10 +7,8 @@ from typing import TypeVar
 
 from slo.gpu_log import GpuLog, read_gpu_log
 from slo.measurements import Measurements
-from slo.rundir import GPU, SERVER, Run, RunDirError, read_lines
+from slo.rundir import GPU, GRADES, SERVER, Run, RunDirError
 from slo.server_log import ServerLog, read_server_log
-
-GRADES = "grades.jsonl"
 
 T = TypeVar("T")
 
@@ -77,19 +75,13 @@ def read_beside(
 def read_grades(path: Path) -> dict[int, bool] | None:
     """Which answers were right, by seq; None where there is no such file.
 
-    A grade is true or false, or 1 or 0; null is an answer that could not be graded.
+    An answer that was cut off, or that none could be read from, is not right.
 
     Raises:
         RunDirError: a line that is no grade; names file and line.
     """
+    from slo import grade  # only a graded run needs what it loads
+
     if not path.exists():
         return None
-    grades: dict[int, bool] = {}
-    for number, line in enumerate(read_lines(path), 1):
-        seq = line.get("seq") if isinstance(line, dict) else None
-        grade = line.get("grade") if isinstance(line, dict) else None
-        if not isinstance(seq, int) or grade not in (True, False, None):
-            raise RunDirError(f"{path}:{number}: no grade; write {{'seq': 7, 'grade': true}}")
-        if grade is not None:
-            grades[seq] = bool(grade)
-    return grades
+    return {one.seq: one.grade is grade.Verdict.RIGHT for one in grade.read_grades(path.parent)}

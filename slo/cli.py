@@ -10,7 +10,18 @@ from typing import Annotated
 
 import typer
 
-from slo import children, cli_evidence, demo, drive, ending, restate, slofile, verdict_file
+from slo import (
+    baseline_cli,
+    check_cli,
+    children,
+    cli_evidence,
+    demo,
+    drive,
+    ending,
+    restate,
+    slofile,
+    verdict_file,
+)
 from slo import options as o
 from slo.compare_cli import add_to
 from slo.ending import EXIT_CODES, UsageError

@@ -120,9 +120,11 @@ def run(
     ready_timeout_s: float,
     gpu: str,
     console: Console,
+    until: Callable[[Path], Callable[[], str | None]] | None = None,
 ) -> tuple[Path, int]:
     """Wait for the target, send the load into a run directory, and say where that is.
 
+    `until` gives for the directory a function that is asked often why the run is to end early.
     Returns the directory, and 0 complete, 4 incomplete or 130 interrupted.
 
     Raises:
@@ -145,7 +147,8 @@ def run(
         made(directory, force=force)
         _forget(directory, ours)  # of a run that was killed before it began
         made(directory)
-        code = _drive(replace(load, model=model), directory, key, gpu, console, say)
+        why = until(directory) if until else _never
+        code = _drive(replace(load, model=model), directory, key, gpu, console, say, why)
         if code == EXIT_INTERRUPTED and not (directory / rundir.RUN).exists():
             raise KeyboardInterrupt
         return directory, code
@@ -174,6 +177,7 @@ def _drive(
     gpu: str,
     console: Console,
     say: Callable[[str], None],
+    why_end: Callable[[], str | None],
 ) -> int:
     spec = importlib.util.find_spec("loadtests")
     assert spec is not None
@@ -193,7 +197,9 @@ def _drive(
         child([*argv, *arguments(load, directory)], stdout=log) as locust,
         progress.view(directory, console) as refresh,
     ):
-        code = _watch(locust, refresh, say)
+        code, ended = _watch(locust, refresh, say, why_end)
+    if ended is not None and code == EXIT_INCOMPLETE:
+        code = _stopped(directory, ended)
     if code in (EXIT_COMPLETE, EXIT_INCOMPLETE, EXIT_INTERRUPTED):
         return code
     raise _last_words(path, code)
@@ -205,17 +211,31 @@ def _free_port() -> int:
         return int(taken.getsockname()[1])
 
 
+def _never() -> str | None:
+    return None
+
+
 def _watch(
-    locust: "subprocess.Popen[bytes]", refresh: Callable[[], None], say: Callable[[str], None]
-) -> int:
-    """Draw until Locust ends; the first Ctrl-C lets it drain, a second one kills it."""
+    locust: "subprocess.Popen[bytes]",
+    refresh: Callable[[], None],
+    say: Callable[[str], None],
+    why_end: Callable[[], str | None],
+) -> tuple[int, str | None]:
+    """Draw until Locust ends; the first Ctrl-C lets it drain, a second one kills it.
+
+    Returns its exit code, and why it was ended early where we found a reason to.
+    """
     left_s = math.inf
-    interrupted = False
+    interrupted, why = False, None
     while left_s > 0:
         try:
             refresh()
+            if why is None and not interrupted and (why := why_end()):
+                left_s = DRAIN_S
+                locust.send_signal(signal.SIGINT)
+                say(f"stopping: {why}")
             code = locust.wait(REFRESH_S)
-            return EXIT_INTERRUPTED if interrupted else code
+            return (EXIT_INTERRUPTED if interrupted else code), why
         except subprocess.TimeoutExpired:
             left_s -= REFRESH_S
         except KeyboardInterrupt:
@@ -225,7 +245,16 @@ def _watch(
                 locust.send_signal(signal.SIGINT)
                 say("stopping: open requests get a short time to end (Ctrl-C again: at once)")
     kill(locust)
-    return EXIT_INTERRUPTED
+    return EXIT_INTERRUPTED, why
+
+
+def _stopped(directory: Path, why: str) -> int:
+    """Say in run.json why we ended the run, where nothing else did; returns its exit code."""
+    run = rundir.read_run(directory)
+    if run.stopped is None or run.stopped.why != "interrupted":
+        return EXIT_INCOMPLETE
+    rundir.write_run(directory, replace(run, finished=True, stopped=replace(run.stopped, why=why)))
+    return EXIT_COMPLETE
 
 
 def _last_words(log: Path, code: int) -> DriveError:

@@ -92,12 +92,11 @@ def _goodput(objective: Objective, measured: Measurements, *, from_sent: bool) -
 def _accuracy(
     objective: Objective, measured: Measurements, grades: dict[int, bool] | None
 ) -> Decision:
-    """Of the graded answers; a request that failed has none, and is the error rate's."""
+    """Of the graded answers; a request that failed gave none, and is no right one."""
     if grades is None:
         return undecided(0, "Not graded: the run has no grades.jsonl.")
     seq = measured.columns.numbers["seq"].astype(np.int64)
     graded = np.isin(seq, list(grades)) & measured.judged(objective.scenario)
-    graded &= measured.columns.completed
     wrong = np.isin(seq, [one for one, right in grades.items() if not right])
     if not graded.any():
         return undecided(0, "Not graded: grades.jsonl has none of the judged requests.")

@@ -41,7 +41,7 @@ def _sidecar(text: str) -> str:
     return text.rstrip("/")
 
 
-def _target(text: str) -> str:
+def target(text: str) -> str:
     scheme, _, rest = text.partition("://")
     if scheme not in ("http", "https") or not rest.strip("/"):
         raise ValueError(f"{text!r} is no target; write http://HOST:PORT or https://HOST")
@@ -82,7 +82,7 @@ def _option(metavar: str, parse: Callable[[str], object], text: str) -> object:
 _TIME = _above_0_s
 _COUNT = _number(int, 1)
 
-Target = Annotated[str, _option("URL", _target, "Server under test, without a path.")]
+Target = Annotated[str, _option("URL", target, "Server under test, without a path.")]
 Model = Annotated[str | None, typer.Option(help="Default: the first of the target's /v1/models.")]
 Rate = Annotated[float | None, _option("RATE", quantities.rate_per_s, "Arrivals: 3/s, 90/m.")]
 Duration = Annotated[float | None, _option("TIME", _TIME, "Length of the judged window: 30s, 10m.")]
@@ -156,6 +156,25 @@ Out = Annotated[
 ]
 StoreAnswers = Annotated[bool, typer.Option("--store-answers", help="Keep texts: answers.jsonl.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite the run that --out holds.")]
+
+OptionalTarget = Annotated[
+    str | None,
+    typer.Option(
+        "--target", metavar="URL", parser=_parsed(target), help="Load this server, and judge that."
+    ),
+]
+Budget = Annotated[
+    float | None, _option("TIME", _TIME, "End the load after so long, and judge what is there.")
+]
+Inconclusive = Annotated[
+    str | None,
+    _option(
+        "WORD", _one_of("fail", "pass", "warn"), "fail (1), pass (0), warn (0). Default: exit 3."
+    ),
+]
+Annotations = Annotated[
+    str | None, _option("NAME", _one_of("github"), "Also print workflow commands: github.")
+]
 
 
 def filled_in(asked: Load, wanted: Load) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from slo.histograms import percentile_rank
 from slo.verdict import Result
 
 _MOST_REQUESTS = 10**9
+_FEWEST = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +96,12 @@ def undecided(n: int = 0, nothing: str | None = None) -> Decision:
 
 
 def meets(over: float, n: float, allowed: float, confidence: float) -> bool:
-    """Whether `over` of n independent requests prove that the share is at most `allowed`."""
-    return over < n and float(betainc(over + 1, n - over, allowed)) >= confidence
+    """Whether `over` of n independent requests prove that the share is at most `allowed`.
+
+    Fewer than ten never do: an estimate of so few is too uncertain itself.
+    """
+    proven = over < n and float(betainc(over + 1, n - over, allowed)) >= confidence
+    return proven and n >= _FEWEST
 
 
 def chance(over: float, n: float, allowed: float) -> float:

@@ -36,7 +36,14 @@ def row(
         outcome=decision.outcome,
         why=why,
         next_step=next_step,
+        effective_n=_effective_n(objective, decision),
     )
+
+
+def _effective_n(objective: Objective, decision: Decision) -> float | None:
+    if objective.allowed is None or not decision.requests:
+        return None
+    return round(decision.requests / decision.inflation, 1)
 
 
 def void_of(row: Row, checks: tuple[Check, ...]) -> Check | None:

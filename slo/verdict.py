@@ -46,6 +46,7 @@ class Row:
     outcome: Result
     why: str
     next_step: str
+    effective_n: float | None = None  # independent requests that n is worth, where it is a share
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,9 @@
 """verdict.json: written beside a run, read back for its reports."""
 
+import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -16,6 +18,18 @@ from slo.rundir import (
 from slo.verdict import SCHEMA, Verdict
 
 _VERDICT = TypeAdapter(Verdict)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of verdict.json; keys are added within a version, so that more may come."""
+    schema = _VERDICT.json_schema()
+    title = "Tailgate verdict.json"
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema"} | schema | {"title": title}
+
+
+def json_schema_text() -> str:
+    """docs/verdict.schema.json."""
+    return json.dumps(json_schema(), indent=2) + "\n"
 
 
 def write_verdict(directory: Path, verdict: Verdict) -> None:

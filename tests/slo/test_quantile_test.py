@@ -49,7 +49,7 @@ def test_thresholds_are_the_tabulated_ones(
 
 
 @given(
-    st.integers(1, 3000), st.floats(0.001, 0.6), st.sampled_from([0.8, 0.9, 0.95, 0.99]), st.data()
+    st.integers(10, 3000), st.floats(0.001, 0.6), st.sampled_from([0.8, 0.9, 0.95, 0.99]), st.data()
 )
 def test_thresholds_agree_with_the_clopper_pearson_bounds(
     n: int, allowed: float, confidence: float, data: st.DataObject

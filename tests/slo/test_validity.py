@@ -25,7 +25,7 @@ from slo.slofile import parse_slo
 from slo.verdict import Check, Result
 from tests.slo import spoil
 from tests.slo.make_logs import write_server
-from tests.slo.make_run import make_run, shuffled
+from tests.slo.make_run import make_run
 
 SLO = parse_slo("""\
 version: 1

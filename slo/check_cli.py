@@ -1,0 +1,220 @@
+"""The command `slo check`: judge a run that is there, or load a target and judge that."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from slo import drive, planning, rundir, slofile, verdict_file
+from slo import options as o
+from slo.ending import UsageError
+from slo.objectives import Load, Slo
+from slo.verdict import EXIT_CODE, Result, Verdict
+
+if TYPE_CHECKING:  # what judges loads scipy, which is slow to start
+    from slo.beside import Baseline
+
+LOG_WIDTH = 200
+SPOILT = ("files", "void")
+HTML, MARKDOWN, JUNIT = "report.html", "report.md", "junit.xml"
+NO_COPIES: Mapping[str, Path | None] = MappingProxyType({})
+
+# What an INCONCLUSIVE verdict does to a pipeline.
+INCONCLUSIVE = {"fail": EXIT_CODE[Result.FAIL], "pass": 0, "warn": 0}
+BASELINES = Path(".tailgate") / "baselines.json"
+
+
+def _file(flag: str, text: str) -> object:
+    return typer.Option(flag, metavar="FILE", help=text)
+
+
+BaselineName = Annotated[
+    str | None,
+    typer.Option(metavar="NAME|RUN", help="Baseline of max_change; default: slo.yaml's."),
+]
+Store = Annotated[
+    Path, typer.Option("--baselines", metavar="FILE", help="Where baselines are kept by name.")
+]
+
+
+def check_(
+    run: Annotated[
+        Path | None, typer.Argument(metavar="[RUN]", help="A run directory; or give --target.")
+    ] = None,
+    *,
+    slo: Annotated[Path, _file("--slo", "The objectives.")],
+    target: o.OptionalTarget = None,
+    budget: o.Budget = None,
+    inconclusive: o.Inconclusive = None,
+    annotations: o.Annotations = None,
+    baseline: BaselineName = None,
+    store: Store = BASELINES,
+    model: o.Model = None,
+    seed: o.Seed = None,
+    workers: o.Workers = 1,
+    timeout: o.Timeout = None,
+    max_in_flight: o.MaxInFlight = None,
+    api_key_env: o.ApiKeyEnv = None,
+    ready_timeout: o.ReadyTimeout = "60s",  # type: ignore[assignment]  # typer parses it
+    sidecar: o.Sidecar = "local",
+    label: o.Label = None,
+    out: o.Out = None,
+    store_answers: o.StoreAnswers = False,
+    force: o.Force = False,
+    json: Annotated[Path | None, _file("--json", "Also write verdict.json here.")] = None,
+    junit: Annotated[Path | None, _file("--junit", "Also write JUnit XML here.")] = None,
+    markdown: Annotated[Path | None, _file("--markdown", "Also write Markdown here.")] = None,
+    html: Annotated[Path | None, _file("--html", "Also write the HTML report here.")] = None,
+) -> int:
+    """Judge a run, or load a target and judge that; the exit code is the verdict's.
+
+    With --target the load is the one of the slo.yaml. It ends early once a miss is certain, and at
+    the latest after --budget. verdict.json, report.html, report.md and junit.xml go into the run's
+    directory.
+    """
+    from slo import baselines
+
+    objectives = slofile.load_slo(slo)
+    against = baselines.find(baseline or objectives.baseline, store)
+    copies = {rundir.VERDICT: json, JUNIT: junit, MARKDOWN: markdown, HTML: html}
+    if (run is None) == (target is None):
+        raise UsageError("give a RUN directory, or --target URL to make one")
+    if target is None:
+        assert run is not None
+        verdict = judged(existing(run), objectives, copies, against)
+    else:
+        load = drive.Load(
+            target=target,
+            **o.filled_in(Load(), objectives.load),
+            model=model,
+            seed=seed,
+            workers=workers,
+            timeout_s=timeout,
+            max_in_flight=max_in_flight,
+            api_key_env=api_key_env,
+            label=label,
+            store_answers=store_answers,
+        )
+        say_what_cannot_pass(objectives, objectives.load)
+        directory, code = drive.run(
+            load,
+            out,
+            force=force,
+            ready_timeout_s=ready_timeout,
+            gpu=sidecar,
+            console=stderr(),
+            until=lambda path: _until(path, objectives, budget),
+        )
+        if code == drive.EXIT_INTERRUPTED:
+            return code
+        try:
+            verdict = judged(directory, objectives, copies, against)
+        finally:
+            typer.echo(directory)
+    if annotations is not None:
+        _annotate(verdict, slo)
+    return _exit_code(verdict, inconclusive)
+
+
+def _until(directory: Path, objectives: Slo, budget_s: float | None) -> Callable[[], str | None]:
+    from slo.early_stop import until  # loads scipy
+
+    return until(directory, objectives, budget_s, time.monotonic)
+
+
+def _exit_code(verdict: Verdict, inconclusive: str | None) -> int:
+    if verdict.result is not Result.INCONCLUSIVE or inconclusive is None:
+        return verdict.exit_code
+    if inconclusive == "warn":
+        typer.echo("slo check: warning: INCONCLUSIVE, taken for a pass", err=True)
+    return INCONCLUSIVE[inconclusive]
+
+
+def _annotate(verdict: Verdict, slo: Path) -> None:
+    """Write workflow commands, and the step summary where there is one."""
+    import reports.annotations
+
+    typer.echo(reports.annotations.render(verdict, str(slo)), nl=False)
+
+
+def say_what_cannot_pass(objectives: Slo, load: Load) -> None:
+    """Name what the planned run is too small for."""
+    for sentence in planning.never_met(objectives, load):
+        typer.echo(f"slo: warning: {sentence}", err=True)
+
+
+def stderr() -> Console:
+    """The console that progress goes to."""
+    return Console(stderr=True)
+
+
+def stdout() -> Console:
+    """The console that verdicts go to; in a log a folded path is one that nobody can copy."""
+    folds = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(width=None if folds else LOG_WIDTH)
+
+
+def existing(directory: Path) -> Path:
+    """A directory that is there.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if not directory.is_dir():
+        raise UsageError(f"{directory}: no such run directory")
+    return directory
+
+
+def judged(
+    directory: Path,
+    objectives: Slo,
+    copies: Mapping[str, Path | None] = NO_COPIES,
+    baseline: "Baseline | None" = None,
+) -> Verdict:
+    """Judge, write what is derived, print.
+
+    Raises:
+        RunDirError: a file of the run is spoilt.
+        UsageError: a copy cannot be written.
+    """
+    from slo.beside import NO_BASELINE
+    from slo.judge import judge  # loads scipy: most of a second that only this needs
+
+    verdict = judge(directory, objectives, baseline or NO_BASELINE)
+    verdict_file.write_verdict(directory, verdict)
+    spoilt = [check.why for check in verdict.validity if (check.check, check.outcome) == SPOILT]
+    draw(directory, verdict, None if spoilt else stdout())
+    for name, copy in copies.items():
+        if copy is not None:
+            try:
+                rundir.write_atomic(copy, (directory / name).read_text(encoding="utf-8"))
+            except OSError as error:
+                raise UsageError(f"{copy}: cannot be written: {error.strerror}") from None
+    if spoilt:  # a table of what is left of such a run would only mislead
+        raise rundir.RunDirError(spoilt[0])
+    return verdict
+
+
+def draw(directory: Path, verdict: Verdict, console: Console | None = None) -> None:
+    """Draw the reports of a judged run."""
+    import reports.html  # loads matplotlib, as slow to start as scipy
+    import reports.junit
+    import reports.markdown
+    import reports.terminal
+    from slo.summarise import summarise
+
+    run, summary = rundir.read_run(directory), summarise(directory)
+    for name, text in (
+        (JUNIT, reports.junit.render(verdict)),
+        (MARKDOWN, reports.markdown.render(verdict, summary, run)),
+        (HTML, reports.html.render(verdict, summary, run)),
+    ):
+        rundir.write_atomic(directory / name, text)
+    if console is not None:
+        reports.terminal.render(verdict, summary, console)
