@@ -156,7 +156,8 @@ class Conductor:
             self._stopped = self._stopped or Stopped(end["at_s"], end["stopped"])
             if not end["planned"]:
                 self._faults.append(end["stopped"])
-            self._tell_stop(end["stopped"], planned=end["planned"])
+            if end["for_all"]:
+                self._tell_stop(end["stopped"], planned=end["planned"])
 
     # The run itself
 

@@ -56,9 +56,10 @@ class CrewMember:
         self._hand_over(desk)
         loop = self._loop
         end = desk.end(loop.not_started if loop else 0, fault)
-        end |= {"stopped": None, "planned": True, "at_s": 0.0}
+        end |= {"stopped": None, "planned": True, "for_all": False, "at_s": 0.0}
         if loop is not None and loop.stopped is not None:
-            end |= {"stopped": loop.stopped, "planned": loop.planned, "at_s": loop.stopped_at_s}
+            end |= {"stopped": loop.stopped, "planned": loop.planned}
+            end |= {"for_all": loop.for_all, "at_s": loop.stopped_at_s}
         self._say(END, end)
         self.ended.set()
 

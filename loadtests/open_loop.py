@@ -41,6 +41,7 @@ class OpenLoop:
         self.stopped: str | None = None
         self.stopped_at_s = 0.0
         self.planned = True  # stopped for a reason that the options state
+        self.for_all = False  # the other workers have to stop for it too
         self._plan = plan
         self._worker = worker
         self._t0_ns = t0_ns
@@ -82,6 +83,7 @@ class OpenLoop:
         """Start no more. Unless it was planned, what is in flight gets a short while to end."""
         if self.stopped is None:
             self.stopped, self.planned = why, planned
+            self.for_all = self.for_all or not planned
             self.stopped_at_s = self._now_s()
             self.not_started = len(self._prepared) + sum(1 for _ in self._mine)
             self._prepared.clear()
@@ -141,6 +143,7 @@ class OpenLoop:
             self.stop(f"the ceiling of --max-requests {most} was reached", planned=True)
         elif self._ceiling is not None and not self._ceiling.reserve(arrival):
             most = self._plan.max_total_tokens
+            self.for_all = True
             self.stop(f"the ceiling of --max-total-tokens {most} was reached", planned=True)
         return self.stopped is None
 
