@@ -77,6 +77,7 @@ def build(args: argparse.Namespace, startup: Startup) -> Engine:
     with startup.phase("compile" if args.mode == "static-compile" else "warm-up"):
         asyncio.run(warm(parts.generate, vocabulary, args, parts.slots if parts.queues else 1))
     marks.nvtx, marks.requests = args.nvtx, args.profile or 0
+    parts.arm(read_faults(args.fault, args.seed))
     return engine_of(args, model, vocabulary, parts, (name, dtype, context))
 
 
@@ -96,7 +97,6 @@ def build_worker(args: argparse.Namespace, model: Model) -> Parts:
         max_batch=(args.max_batch or MAX_BATCH) if batching else 1,
         wait_s=args.batch_wait_ms / 1000 if batching else 0.0,
         by_length=batching and args.batch_by_length,
-        faults=read_faults(args.fault, args.seed),
         marks=model.marks,
     )
     worker.start()
@@ -114,6 +114,7 @@ def build_worker(args: argparse.Namespace, model: Model) -> Parts:
         slots=args.max_running or worker.max_batch,
         queues=batching,
         flags=flags,
+        arm=worker.arm,
         gauges=worker.gauges if batching else dict,
         trouble=lambda: worker.dead,
         close=worker.close,

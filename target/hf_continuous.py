@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from target.engines import EngineError, OutOfMemoryError, Params, Step, Timings
-from target.faults import Faults, read_faults
+from target.faults import Faults
 from target.hf_decode import Model
 from target.hf_parts import Parts
 from target.hf_worker import exhaust
@@ -32,7 +32,7 @@ class Manager:
 
     model: Model
     max_batch: int
-    faults: Faults
+    faults: Faults = field(default_factory=Faults)
     current: Any = None
     rebuilt_s: list[float] = field(default_factory=list)
     running: int = 0
@@ -95,6 +95,10 @@ class Manager:
                 torch.cuda.empty_cache()
             self.start()
 
+    def arm(self, faults: Faults) -> None:
+        """From now on, requests meet these faults."""
+        self.faults = faults
+
     def close(self) -> None:
         """Stop the thread."""
         if self.current is not None:
@@ -123,7 +127,7 @@ def build_continuous(args: argparse.Namespace, model: Model) -> Parts:
     if not hasattr(model.network, "init_continuous_batching"):
         raise EngineError("--mode continuous: pip install 'transformers>=5.10.4'")
     slots = args.max_running or args.max_batch or MAX_BATCH
-    manager = Manager(model, slots, read_faults(args.fault, args.seed))
+    manager = Manager(model, slots)
     manager.start()
 
     async def generate(
@@ -175,6 +179,7 @@ def build_continuous(args: argparse.Namespace, model: Model) -> Parts:
         gauges=manager.gauges,
         trouble=lambda: manager.dead,
         close=manager.close,
+        arm=manager.arm,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from target.engines import Generate
+from target.faults import Faults
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,3 +19,4 @@ class Parts:
     gauges: Callable[[], Mapping[str, float]] = dict
     trouble: Callable[[], str | None] = lambda: None
     close: Callable[[], None] = lambda: None
+    arm: Callable[[Faults], None] = lambda faults: None  # faults begin after the warm-up

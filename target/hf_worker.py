@@ -45,6 +45,10 @@ class Worker:
         """Start the thread."""
         threading.Thread(target=self._loop, name="hf", daemon=True).start()
 
+    def arm(self, faults: Faults) -> None:
+        """From now on, requests meet these faults."""
+        self.faults = faults
+
     def submit(self, row: Row) -> None:
         """Let a row wait for its turn."""
         if self.dead is not None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -77,9 +78,11 @@ class Server:
         return None
 
 
-def ours(name: str, port: int, folder: Path, options: Sequence[str]) -> Server:
+def ours(
+    name: str, port: int, folder: Path, options: Sequence[str], python: str = sys.executable
+) -> Server:
     """Our server with these options."""
-    command = [sys.executable, "-m", "target", "serve", "--port", str(port), *options]
+    command = [python, "-m", "target", "serve", "--port", str(port), *options]
     return Server(name, command, folder / f"{name}.log", f"http://127.0.0.1:{port}")
 
 

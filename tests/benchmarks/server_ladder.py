@@ -24,11 +24,15 @@ from typing import Any
 
 from loadtests.prompts import prompt
 from target.random_model import random_model
+from target.tiny_model import tiny_model
 from tests.benchmarks.ladder_rows import row_of, stable
 from tests.benchmarks.ladder_servers import ROOT, Reply, Server, ask, at_once, ours, together
 from tests.benchmarks.ladder_storm import disconnect_storm
 
-VLLM_ENV = {"VLLM_USE_FLASHINFER_SAMPLER": "0", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+VLLM_ENV = {
+    "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_USE_FLASHINFER_SAMPLER": "0", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1",
+}  # fmt: skip
+VLLM_PYTHON = os.environ.get("TAILGATE_VLLM_PYTHON", sys.executable)
 # Seconds of the judged windows.
 LONG_S, SHORT_S, OVERLOAD_S = 24.0, 15.0, 60.0
 # A first guess of each mode's capacity, in requests a second; the search starts above it.
@@ -122,12 +126,13 @@ def prompts(bench: Bench, count: int, seed: int) -> list[str]:
 
 def climb(bench: Bench, server: Server, guess: float, found: dict[str, Any]) -> float:
     """The highest stable rate: overload tells the throughput, then rates under it are tried."""
-    over = bench.load(server, guess * 1.6, SHORT_S, "overload", max_in_flight=256)
-    found["overload"] = over
-    throughput = over["ended_per_s"]
-    if throughput > 1.4 * guess:  # it was no overload
-        over = bench.load(server, throughput * 1.6, SHORT_S, "overload", max_in_flight=256)
+    rate, throughput = guess * 1.6, 0.0
+    for _ in range(4):
+        over = bench.load(server, rate, SHORT_S, "overload", max_in_flight=256)
         found["overload"], throughput = over, over["ended_per_s"]
+        if throughput < 0.85 * rate:
+            break
+        rate *= 2  # it was no overload
     for share in (0.9, 0.75, 0.55):
         row = bench.load(server, throughput * share, SHORT_S, f"try-{share}")
         found[f"try_{share}"] = row
@@ -247,26 +252,26 @@ def stage_vllm(bench: Bench, until: float) -> None:
     vllm = [*base(bench), "--engine", "vllm", "--max-num-seqs", "256", *gpu,
             "--warmup-batch", "2" if bench.rehearse else "256", "--max-queue", "600"]  # fmt: skip
     servers = {
-        name: ours(name, 8121 + k, bench.out, [*vllm, "--mode", name])
+        name: ours(name, 8121 + k, bench.out, [*vllm, "--mode", name], VLLM_PYTHON)
         for k, name in enumerate(("vllm", "vllm-fp8kv", "vllm-w4"))
     }
     if bench.rehearse:  # two cores
         servers = {"vllm": servers["vllm"]}
-    folder = "tiny" if bench.rehearse else str(random_model())
+    folder = str(tiny_model() if bench.rehearse else random_model())
+    kv = [] if bench.rehearse else ["--kv-cache-memory-bytes", str(16 * 2**30)]
     command = [
-        *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", folder),
+        *(VLLM_PYTHON, "-m", "vllm.entrypoints.openai.api_server", "--model", folder),
         *("--served-model-name", "plain", "--port", "8131", "--host", "127.0.0.1"),
         *("--load-format", "dummy", "--max-model-len", "2048", "--max-num-seqs", "256"),
         *("--no-enable-prefix-caching", "--dtype", "bfloat16"),
-        *("--gpu-memory-utilization", "0.2", "--kv-cache-memory-bytes", str(16 * 2**30)),
+        *("--gpu-memory-utilization", "0.2", *kv),
     ]
-    if not bench.rehearse:
-        url = "http://127.0.0.1:8131"
-        servers["vllm-serve"] = Server("vllm-serve", command, bench.out / "vllm-serve.log", url)
+    url = "http://127.0.0.1:8131"
+    servers["vllm-serve"] = Server("vllm-serve", command, bench.out / "vllm-serve.log", url)
     with running(bench, servers) as up:
-        if "vllm-serve" in up and not bench.rehearse:
+        if "vllm-serve" in up:
             with step(bench, "vllm-serve-warm") as found:
-                for size in (1, 4, 16, 64, 128, 256):
+                for size in (1, 2) if bench.rehearse else (1, 4, 16, 64, 128, 256):
                     found[str(size)] = at_once(up["vllm-serve"].url, prompts(bench, size, 60),
                                                8, "plain")  # fmt: skip
         measure(bench, up, "vllm", batched, until)
