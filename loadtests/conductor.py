@@ -151,7 +151,7 @@ class Conductor:
                 f"{_called(worker)} ended {claimed} arrivals and handed over {worker.handed_over}"
             )
         if end["fault"]:
-            self._faults.append(f"{_called(worker)} failed: {end['fault']}")
+            self.stop(f"{_called(worker)} failed: {end['fault']}")
         if end["stopped"]:
             self._stopped = self._stopped or Stopped(end["at_s"], end["stopped"])
             if not end["planned"]:
