@@ -230,17 +230,18 @@ def rooflines(
 
 
 def _throttling(samples: Sequence[GpuSample], of: dict[str, Floats]) -> Throttling | None:
-    """By the driver's counters where it has them, else by the share of samples with such a bit."""
+    """By the driver's counters where it has them, and by the share of samples with such a bit."""
     shares: dict[str, float] = {}
+    masks = [one.clocks_event_reasons for one in samples if one.clocks_event_reasons is not None]
+    if masks:
+        for bit, by in THROTTLES.items():
+            shares[by] = sum(bool(mask & bit) for mask in masks) / len(masks)
     for name, by in THROTTLE_COUNTERS.items():
         known = np.isfinite(of[name])
         at, seconds = of["at_s"][known], of[name][known]
         if len(at) >= 2 and at[-1] > at[0]:
-            shares[by] = float((seconds[-1] - seconds[0]) / (at[-1] - at[0]))
-    masks = [one.clocks_event_reasons for one in samples if one.clocks_event_reasons is not None]
-    if masks:
-        for bit, by in THROTTLES.items():
-            shares.setdefault(by, sum(bool(mask & bit) for mask in masks) / len(masks))
+            counted = float((seconds[-1] - seconds[0]) / (at[-1] - at[0]))
+            shares[by] = max(shares.get(by, 0.0), counted)
     if not shares:
         return None
     by = max(shares, key=lambda name: shares[name])

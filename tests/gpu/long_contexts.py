@@ -1,0 +1,206 @@
+"""Records a run of long prefills, or of decoding over long contexts, with the sidecar beside it.
+
+    python -m tests.gpu.long_contexts prefill OUT
+    python -m tests.gpu.long_contexts decode OUT
+
+No server: plain transformers over the full 1.5B shape with random weights, so that the GPU does
+nothing but the one thing whose name the diagnosis is to find. Prompts of `decode` are prefilled
+before the run begins.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from slo.histograms import write_hlog
+from slo.record import Arrival, Record
+from slo.rundir import (
+    GPU,
+    REQUESTS,
+    TARGET,
+    Counts,
+    Run,
+    WorkerInfo,
+    write_json,
+    write_run,
+    write_schedule,
+)
+from target.hf_load import random_network
+from target.random_model import RANDOM_NAME, random_model
+
+
+def network(options: argparse.Namespace) -> Any:
+    kind = torch.float32 if options.device == "cpu" else torch.bfloat16
+    return random_network(random_model(options.layers), options.device, kind, None).eval()
+
+
+def sync(options: argparse.Namespace) -> float:
+    if options.device != "cpu":
+        torch.cuda.synchronize()
+    return time.monotonic()
+
+
+def forward(model: Any, tokens: Any, cache: Any = None) -> tuple[Any, Any]:
+    """The next token of each sequence, and the cache."""
+    out = model(tokens, past_key_values=cache, use_cache=True, logits_to_keep=1)
+    return out.logits[:, -1].argmax(-1, keepdim=True), out.past_key_values
+
+
+def tokens(options: argparse.Namespace, batch: int) -> Any:
+    return torch.randint(10, 1000, (batch, options.context), device=options.device)
+
+
+def prefills(model: Any, options: argparse.Namespace) -> Iterator[tuple[float, float]]:
+    """Begin and end of one batch of prompts after the other."""
+    until = time.monotonic() + options.seconds
+    while (begin := sync(options)) < until:
+        forward(model, tokens(options, options.batch))
+        yield begin, sync(options)
+
+
+def filled_cache(model: Any, options: argparse.Namespace) -> Any:
+    """The cache of a whole batch, made a few prompts at a time."""
+    from transformers import DynamicCache
+
+    parts = []
+    for _ in range(options.batch // options.together):
+        _, cache = forward(model, tokens(options, options.together))
+        parts.append([(layer.keys, layer.values) for layer in cache.layers])
+    whole = DynamicCache()
+    for number in range(len(parts[0])):
+        keys, values = (torch.cat([part[number][i] for part in parts]) for i in (0, 1))
+        whole.update(keys, values, number)
+        for part in parts:
+            part[number] = (None, None)
+    return whole
+
+
+def steps(model: Any, cache: Any, options: argparse.Namespace) -> list[float]:
+    """When each decode step ended."""
+    last = torch.full((options.batch, 1), 11, device=options.device)
+    last, cache = forward(model, last, cache)
+    times, until = [sync(options)], time.monotonic() + options.seconds
+    while times[-1] < until:
+        last, cache = forward(model, last, cache)
+        times.append(sync(options))
+    return times
+
+
+def record(seq: int, options: argparse.Namespace, times: list[float], sent: float) -> Record:
+    plan = asdict(arrival(seq, options, sent))
+    return Record(
+        **plan,
+        worker=0,
+        sent_s=sent,
+        first_event_s=times[0],
+        first_token_s=times[0],
+        first_answer_token_s=times[0],
+        last_token_s=times[-1],
+        ended_s=times[-1],
+        prompt_tokens=options.context,
+        output_tokens=len(times),
+        tokens_from="tokenizer",
+        chunks=len(times),
+        first_chunk_tokens=1,
+        itl_ms=tuple(round(1e3 * (b - a), 3) for a, b in pairwise(times)),
+        finish_reason="length",
+        status=200,
+    )
+
+
+def arrival(seq: int, options: argparse.Namespace, due: float) -> Arrival:
+    return Arrival(
+        seq, due, "measured", options.case, "en", str(options.context), f"random-{seq}", 4096, seq
+    )
+
+
+def cpu_s(pid: int) -> float:
+    """CPU time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def write(
+    out: Path, options: argparse.Namespace, records: list[Record], t0: tuple[int, int]
+) -> None:
+    """The run directory, but for gpu.jsonl, which the sidecar writes."""
+    about = torch.cuda.get_device_name() if options.device != "cpu" else None
+    info = {"model": RANDOM_NAME, "engine": "transformers", "mode": options.case}
+    info |= {
+        "dtype": "bfloat16",
+        "flags": {"layers": options.layers},
+        "gpu": about and {"name": about},
+    }
+    info |= {"versions": {"torch": torch.__version__}}
+    write_json(out / TARGET, {"start": info, "end": info, "models": [RANDOM_NAME]})
+    count = len(records)
+    run = Run(
+        id=out.name, label=options.case, seed=0, arrival="closed",
+        rate_per_s=count / options.seconds, duration_s=options.seconds, warmup_s=0.0,
+        mix={options.case: 1.0}, target_url="in-process", api_path="", model=RANDOM_NAME,
+        timeout_s=600.0, max_in_flight=options.batch, sampling={}, reasoning="none",
+        versions={"torch": torch.__version__}, git_sha=None, host={},
+        workers=(WorkerInfo(0, "local", 0, 0, records=count),),
+        started_at=datetime.now(UTC).isoformat(), t0_wall_ns=t0[0], t0_mono_ns=t0[1],
+        counts=Counts(scheduled=count, sent=count, completed=count), finished=True,
+    )  # fmt: skip
+    write_run(out, run)
+    write_schedule(out, [arrival(one.seq, options, one.due_s) for one in records])
+    lines = (json.dumps(asdict(one)) + "\n" for one in records)
+    (out / REQUESTS).write_text("".join(lines))
+    write_hlog(out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("case", choices=("prefill", "decode"))
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--layers", type=int)
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--context", type=int, default=8192)
+    parser.add_argument("--together", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=14.0)
+    options = parser.parse_args()
+    options.batch = options.batch or {"prefill": 8, "decode": 128}[options.case]
+    options.out.mkdir(parents=True)
+    with torch.inference_mode():
+        model = network(options)
+        cache = filled_cache(model, options) if options.case == "decode" else None
+        if cache is None:
+            forward(model, tokens(options, options.batch))
+        argv = [sys.executable, "-m", "target.nvml_sidecar", "--out", str(options.out / GPU)]
+        sidecar = subprocess.Popen(argv)
+        while not (options.out / GPU).exists() or not (options.out / GPU).stat().st_size:
+            time.sleep(0.05)
+        t0, mono, used = (time.time_ns(), time.monotonic_ns()), time.monotonic(), cpu_s(sidecar.pid)
+        if cache is None:
+            done = [(b - mono, e - mono) for b, e in prefills(model, options)]
+            records = [
+                record(n * options.batch + i, options, [end], begin)
+                for n, (begin, end) in enumerate(done)
+                for i in range(options.batch)
+            ]
+        else:
+            times = [at - mono for at in steps(model, cache, options)]
+            records = [record(seq, options, times, 0.0) for seq in range(options.batch)]
+        share = (cpu_s(sidecar.pid) - used) / (time.monotonic() - mono)
+        sidecar.terminate()
+        sidecar.wait()
+    write(options.out, options, records, t0)
+    print(json.dumps({"case": options.case, "records": len(records), "sidecar_cpu_share": share}))
+
+
+if __name__ == "__main__":
+    main()
