@@ -30,8 +30,11 @@ from tests.benchmarks.ladder_servers import ROOT, Reply, Server, ask, at_once, o
 from tests.benchmarks.ladder_storm import disconnect_storm
 
 VLLM_ENV = {
-    "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_USE_FLASHINFER_SAMPLER": "0", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1",
-}  # fmt: skip
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_CPU_KVCACHE_SPACE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "VLLM_USE_FLASHINFER_SAMPLER": "0",
+}
 VLLM_PYTHON = os.environ.get("TAILGATE_VLLM_PYTHON", sys.executable)
 # Seconds of the judged windows.
 LONG_S, SHORT_S, OVERLOAD_S = 24.0, 15.0, 60.0
