@@ -3,12 +3,11 @@
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
-from slo.beside import Baseline
 from slo.ending import UsageError
-from slo.measurements import collect
 from slo.rundir import (
     RUN,
     RunDirError,
@@ -20,6 +19,9 @@ from slo.rundir import (
 )
 from slo.verdict import Result
 from slo.verdict_file import read_verdict
+
+if TYPE_CHECKING:  # it loads scipy, which is slow to start
+    from slo.beside import Baseline
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ def set_baseline(name: str, run: Path, store: Path) -> Named:
     return named
 
 
-def find(name: str | None, store: Path) -> Baseline | None:
+def find(name: str | None, store: Path) -> "Baseline | None":
     """The baseline of that name, or in that run directory; None where none is named.
 
     Raises:
@@ -77,6 +79,9 @@ def find(name: str | None, store: Path) -> Baseline | None:
     """
     if name is None:
         return None
+    from slo.beside import Baseline
+    from slo.measurements import collect
+
     named = read_store(store).get(name)
     run = Path(named.run if named else name)
     if named is None and not (run / RUN).exists():

@@ -4,14 +4,15 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from slo import drive, planning, rundir, slofile, verdict_file
+from slo import baselines, drive, planning, rundir, slofile, verdict_file
 from slo import options as o
 from slo.ending import UsageError
 from slo.objectives import Load, Slo
@@ -59,13 +60,10 @@ def check_(
     seed: o.Seed = None,
     workers: o.Workers = 1,
     timeout: o.Timeout = None,
-    max_in_flight: o.MaxInFlight = None,
     api_key_env: o.ApiKeyEnv = None,
     ready_timeout: o.ReadyTimeout = "60s",  # type: ignore[assignment]  # typer parses it
     sidecar: o.Sidecar = "local",
-    label: o.Label = None,
     out: o.Out = None,
-    store_answers: o.StoreAnswers = False,
     force: o.Force = False,
     json: Annotated[Path | None, _file("--json", "Also write verdict.json here.")] = None,
     junit: Annotated[Path | None, _file("--junit", "Also write JUnit XML here.")] = None,
@@ -74,78 +72,88 @@ def check_(
 ) -> int:
     """Judge a run, or load a target and judge that; the exit code is the verdict's.
 
-    With --target the load is the one of the slo.yaml. It ends early once a miss is certain, and at
-    the latest after --budget. verdict.json, report.html, report.md and junit.xml go into the run's
-    directory.
+    With --target the load is the one of the slo.yaml; it ends early once a miss is certain.
+    verdict.json, report.html, report.md and junit.xml go into the run's directory.
     """
-    from slo import baselines
-
     objectives = slofile.load_slo(slo)
-    against = baselines.find(baseline or objectives.baseline, store)
-    copies = {rundir.VERDICT: json, JUNIT: junit, MARKDOWN: markdown, HTML: html}
+    asked = Asked(
+        slo,
+        objectives,
+        {rundir.VERDICT: json, JUNIT: junit, MARKDOWN: markdown, HTML: html},
+        baselines.find(baseline or objectives.baseline, store),
+        annotations,
+        inconclusive,
+    )
     if (run is None) == (target is None):
         raise UsageError("give a RUN directory, or --target URL to make one")
-    if target is None:
-        assert run is not None
-        verdict = judged(existing(run), objectives, copies, against)
-    else:
-        load = drive.Load(
-            target=target,
-            **o.filled_in(Load(), objectives.load),
-            model=model,
-            seed=seed,
-            workers=workers,
-            timeout_s=timeout,
-            max_in_flight=max_in_flight,
-            api_key_env=api_key_env,
-            label=label,
-            store_answers=store_answers,
-        )
-        say_what_cannot_pass(objectives, objectives.load)
-        directory, code = drive.run(
-            load,
-            out,
-            force=force,
-            ready_timeout_s=ready_timeout,
-            gpu=sidecar,
-            console=stderr(),
-            until=lambda path: _until(path, objectives, budget),
-        )
-        if code == drive.EXIT_INTERRUPTED:
-            return code
-        try:
-            verdict = judged(directory, objectives, copies, against)
-        finally:
-            typer.echo(directory)
-    if annotations is not None:
-        _annotate(verdict, slo)
-    return _exit_code(verdict, inconclusive)
+    if run is not None:
+        return _concluded(existing(run), asked)
+    load = drive.Load(
+        target=target or "",
+        **o.filled_in(Load(), objectives.load),
+        model=model,
+        seed=seed,
+        workers=workers,
+        timeout_s=timeout,
+        api_key_env=api_key_env,
+    )
+    how = {"force": force, "ready_timeout_s": ready_timeout, "gpu": sidecar}
+    directory, code = _loaded(load, out, objectives, budget, how)
+    try:
+        return code if code == drive.EXIT_INTERRUPTED else _concluded(directory, asked)
+    finally:
+        typer.echo(directory)
 
 
-def _until(directory: Path, objectives: Slo, budget_s: float | None) -> Callable[[], str | None]:
-    from slo.early_stop import until  # loads scipy
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be done with a run that is there."""
 
-    return until(directory, objectives, budget_s, time.monotonic)
+    slo: Path
+    objectives: Slo
+    copies: Mapping[str, Path | None]
+    baseline: "Baseline | None"
+    annotations: str | None
+    inconclusive: str | None
 
 
-def _exit_code(verdict: Verdict, inconclusive: str | None) -> int:
-    if verdict.result is not Result.INCONCLUSIVE or inconclusive is None:
+def _concluded(directory: Path, asked: Asked) -> int:
+    """Judge, and say it in all the ways that were asked for."""
+    verdict = judged(directory, asked.objectives, asked.copies, asked.baseline)
+    if asked.annotations is not None:
+        import reports.annotations
+
+        typer.echo(reports.annotations.render(verdict, str(asked.slo)), nl=False)
+    if verdict.result is not Result.INCONCLUSIVE or asked.inconclusive is None:
         return verdict.exit_code
-    if inconclusive == "warn":
+    if asked.inconclusive == "warn":
         typer.echo("slo check: warning: INCONCLUSIVE, taken for a pass", err=True)
-    return INCONCLUSIVE[inconclusive]
+    return INCONCLUSIVE[asked.inconclusive]
 
 
-def _annotate(verdict: Verdict, slo: Path) -> None:
-    """Write workflow commands, and the step summary where there is one."""
-    import reports.annotations
+def _loaded(
+    load: drive.Load, out: Path | None, objectives: Slo, budget_s: float | None, how: dict[str, Any]
+) -> tuple[Path, int]:
+    """Load the target until the schedule's end, a certain miss, or the budget's end."""
+    say_what_cannot_pass(objectives)
 
-    typer.echo(reports.annotations.render(verdict, str(slo)), nl=False)
+    def until(directory: Path) -> Callable[[], str | None]:
+        from slo import early_stop  # loads scipy
+
+        return early_stop.until(directory, objectives, budget_s, time.monotonic)
+
+    return drive.run(load, out, console=stderr(), until=until, **how)
 
 
-def say_what_cannot_pass(objectives: Slo, load: Load) -> None:
-    """Name what the planned run is too small for."""
-    for sentence in planning.never_met(objectives, load):
+def say_what_cannot_pass(
+    objectives: Slo | None, rate_per_s: float | None = None, duration_s: float | None = None
+) -> None:
+    """Name what the planned run is too small for; what is not given is that of the slo.yaml."""
+    if objectives is None:
+        return
+    load = objectives.load
+    planned = Load(rate_per_s or load.rate_per_s, duration_s=duration_s or load.duration_s)
+    for sentence in planning.never_met(objectives, planned):
         typer.echo(f"slo: warning: {sentence}", err=True)
 
 

@@ -23,6 +23,7 @@ from slo import (
     verdict_file,
 )
 from slo import options as o
+from slo.check_cli import stderr
 from slo.compare_cli import add_to
 from slo.ending import EXIT_CODES, UsageError
 from slo.objectives import Load, Slo
@@ -122,15 +123,9 @@ def run(
         label=label,
         store_answers=store_answers,
     )
-    if objectives is not None:
-        check_cli.say_what_cannot_pass(objectives, Load(load.rate_per_s, None, load.duration_s))
+    check_cli.say_what_cannot_pass(objectives, load.rate_per_s, load.duration_s)
     directory, code = drive.run(
-        load,
-        out,
-        force=force,
-        ready_timeout_s=ready_timeout,
-        gpu=sidecar,
-        console=check_cli.stderr(),
+        load, out, force=force, ready_timeout_s=ready_timeout, gpu=sidecar, console=stderr()
     )
     return _finished(directory, code, objectives)
 
@@ -159,7 +154,7 @@ def validate(
         try:
             objectives = slofile.load_slo(path)
             typer.echo(f"{path}: {restate.in_words(objectives)}")
-            check_cli.say_what_cannot_pass(objectives, objectives.load)
+            check_cli.say_what_cannot_pass(objectives)
         except slofile.SloFileError as error:
             typer.echo(str(error), err=True)
             code = EXIT_USAGE
@@ -184,7 +179,7 @@ def demo_(
         raise UsageError(f"--engine: {engine!r} is not known; allowed: {', '.join(demo.NEEDS)}")
     demo.require_extras(engine)
     objectives = demo.objectives(duration)
-    console = check_cli.stderr()
+    console = stderr()
     directory = drive.made(out or demo.default_directory(engine, datetime.now(UTC)))
     with demo.serving(engine, directory, console) as url:
         _, code = drive.run(

@@ -26,6 +26,7 @@ _SHARE_FACTOR = 1.3
 _FEW = 10
 _NO_NOISE = 1 + 1e-9  # equal latencies differ in their last bits
 _SLOWEST = 0.05
+_SLOWEST_FACTOR = 0.5
 
 
 def of_percentile(due_s: Floats, values: Floats, percentile: float) -> float:
@@ -55,7 +56,8 @@ def of_share(due_s: Floats, bad: Mask, slowness: Floats) -> float:
     inflation = 1 + _SHARE_FACTOR * (plain - 1)
     if bad.sum() < _FEW:
         slowest = slowness * _NO_NOISE >= np.sort(slowness)[int((1 - _SLOWEST) * n)]
-        inflation = max(inflation, correlation_time(bins, count, slowest.astype(np.float64)) or 1.0)
+        of_slowest = correlation_time(bins, count, slowest.astype(np.float64)) or 1.0
+        inflation = max(inflation, 1 + _SLOWEST_FACTOR * (of_slowest - 1))
     return min(float(n), max(inflation, 1.0))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv
 
-from slo import dependence
+from slo import dependence, far_limit
 from slo.histograms import percentile_rank
 from slo.verdict import Result
 
@@ -74,7 +74,8 @@ class Decision:
     `over` of `n` values were over the limit at most; they come from `requests` requests, of which
     `inflation` are worth one independent one. `p_missed` is the chance of so many if the limit is
     met; `more` is how many further requests would decide at the share seen, None if none would.
-    `nothing` says in words why nothing was measured.
+    `nothing` says in words why nothing was measured; `far` that a limit is met because it lies far
+    beyond the spread of the values.
     """
 
     outcome: Result
@@ -88,6 +89,7 @@ class Decision:
     requests: int = 0
     inflation: float = 1.0
     nothing: str | None = None
+    far: bool = False
 
 
 def undecided(n: int = 0, nothing: str | None = None) -> Decision:
@@ -142,8 +144,12 @@ def decide_percentile(
     certain = sample.over(sample.at_least, limit_s) / scale
     possible = sample.over(sample.at_most, limit_s) / scale
     low, high = percentile_interval(sample, percentile, confidence, inflation)
+    outcome = _outcome(certain, possible, requests, allowed, confidence, min_samples, inflation)
+    far = outcome is Result.INCONCLUSIVE and high is not None and high <= limit_s
+    if far and requests >= min_samples:
+        outcome = Result.PASS
     return Decision(
-        outcome=_outcome(certain, possible, requests, allowed, confidence, min_samples, inflation),
+        outcome=outcome,
         measured=sample.percentile(percentile),
         low=low,
         high=high,
@@ -153,22 +159,39 @@ def decide_percentile(
         more=more_requests(possible, requests, allowed, confidence, min_samples, inflation),
         requests=requests,
         inflation=inflation,
+        far=far,
     )
 
 
 def percentile_interval(
     sample: Sample, percentile: float, confidence: float, inflation: float
 ) -> tuple[float | None, float | None]:
-    """The ends between which a percentile lies, each with that confidence; None: without end."""
+    """The ends between which a percentile lies, each with that confidence; None: without end.
+
+    The upper one is that of the effective requests, or that of all of them where their spread
+    bounds the percentile too.
+    """
+    low_rank, high_rank = _ranks(sample, percentile, confidence, inflation)
+    low = sample.at_rank(sample.at_least, low_rank) if low_rank >= 1 else None
+    high = sample.at_rank(sample.at_most, high_rank) if high_rank <= sample.n else None
+    if sample.n == len(sample.due_s) and np.isfinite(sample.at_most[-1]):
+        bound_s = far_limit.upper_bound_s(sample.typical, percentile, confidence, inflation)
+        _, all_rank = _ranks(sample, percentile, confidence, 1.0)
+        if math.isfinite(bound_s) and all_rank <= sample.n:
+            bound_s = max(bound_s, sample.at_rank(sample.at_most, all_rank) or math.inf)
+            high = bound_s if high is None else min(high, bound_s)
+    return low, high
+
+
+def _ranks(
+    sample: Sample, percentile: float, confidence: float, inflation: float
+) -> tuple[int, int]:
+    """Ranks of the ends; below 1 and above n where there is none."""
     requests = len(sample.due_s)
     ends = thresholds(requests, 1 - percentile / 100, confidence, inflation)
     scale = sample.n / requests
-    high_rank = sample.n - math.floor(ends.meets * scale)
-    low_rank = sample.n - math.ceil(ends.misses * scale) + 1
-    return (
-        sample.at_rank(sample.at_least, low_rank) if low_rank >= 1 else None,
-        sample.at_rank(sample.at_most, high_rank) if ends.meets >= 0 else None,
-    )
+    low = sample.n - math.ceil(ends.misses * scale) + 1
+    return low, sample.n + 1 if ends.meets < 0 else sample.n - math.floor(ends.meets * scale)
 
 
 def decide_share(

@@ -113,6 +113,7 @@ def _share(objective: Objective, decision: Decision, measured: Measurements) -> 
     if decision.inflation > 1.05:
         worth = decision.requests / decision.inflation
         why += f"; neighbours are alike, so that they count as {worth:,.0f} requests"
+        why += ", but the limit lies far beyond their spread" if decision.far else ""
     sure = f"with {_percent(objective.confidence)} confidence"
     if decision.outcome is Result.PASS:
         return f"{why}: met {sure}.", ""

@@ -24,7 +24,7 @@ EASY = """version: 1
 service: sim
 load: {rate: 10/s, arrival: constant, duration: 3s, warmup: 1s, mix: {math: 0.6, code: 0.4}}
 objectives:
-  - {metric: ttft, percentile: 90, max: 2s}
+  - {metric: ttft, percentile: 75, max: 2s}
 """
 
 
