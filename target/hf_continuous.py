@@ -72,8 +72,9 @@ class Manager:
     def alive(self) -> bool:
         """Whether the loop takes requests."""
         status = getattr(self.current, "background_thread_status", None)
+        accepts = getattr(status, "can_accept_new_requests", lambda: None)  # says why not
         failed = getattr(status, "fatal_error", None) or getattr(self.current, "fatal_error", None)
-        return failed is None and bool(self.current.is_running())
+        return failed is None and accepts() is None and bool(self.current.is_running())
 
     def revive(self) -> None:
         """Build the loop again where it died; gives up when it dies again and again."""

@@ -84,6 +84,8 @@ def random_model(layers: int | None = None, w4: bool = False) -> Path:
 def grown(tokenizer: dict[str, Any], size: float) -> dict[str, Any]:
     """The tokenizer with words for ids up to `size`; no text is ever encoded to them."""
     known = tokenizer["model"]["vocab"]
-    first = max([*known.values(), *(token["id"] for token in tokenizer["added_tokens"])]) + 1
+    # A token that is added is given the next free id, unless the vocabulary has it.
+    known.update({token["content"]: token["id"] for token in tokenizer["added_tokens"]})
+    first = max(known.values()) + 1
     known.update({f"\u0120w{number}": number for number in range(first, int(size))})
     return tokenizer
