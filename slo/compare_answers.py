@@ -215,9 +215,8 @@ def _by_load(
     together = np.concatenate([opened for opened, _ in sides])
     if not len(together):
         return
-    edges = np.unique(np.quantile(together, np.linspace(0, 1, BINS + 1), method="nearest"))
-    edges = np.append(edges[: max(1, len(edges) - 1)], edges[-1] + 1)
-    for start, end in pairwise(edges):
+    starts = np.unique(np.quantile(together, np.arange(BINS) / BINS, method="nearest"))
+    for start, end in pairwise([*starts, together.max() + 1]):
         shares: list[Share | None] = []
         for opened, right in sides:
             inside = (opened >= start) & (opened < end)

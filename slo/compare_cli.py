@@ -127,7 +127,7 @@ def ab_(
     before: o.Target,
     after: o.Target,
     rate: o.Rate = None,
-    duration: o.Duration = 30.0,
+    duration: o.Duration = "30s",  # type: ignore[assignment]
     pairs: Annotated[int, typer.Option(metavar="N", help="Blocks of each: 4, 6, 8, ...")] = 8,
     warmup: o.Warmup = None,
     arrival: o.Arrival = None,

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -160,7 +160,10 @@ def _of_scenario(
 def percentile_of(sample: Sample, p: float, level: float) -> Estimate:
     """A percentile of one run; its requests count for as few as they are worth."""
     inflation = dependence.of_percentile(sample.due_s, sample.typical, p)
-    low, high = percentile_interval(sample, p, (1 + level) / 2, inflation)
+    # Where its lower end falls among the failures too, it is over all that did not fail.
+    top = max(sample.at_least[np.isfinite(sample.at_least)], default=math.inf)
+    known = replace(sample, at_least=np.minimum(sample.at_least, top))
+    low, high = percentile_interval(known, p, (1 + level) / 2, inflation)
     value = sample.percentile(p)
     return Estimate(math.inf if value is None else value, low, high)
 
