@@ -18,6 +18,7 @@ from slo import (
     demo,
     drive,
     ending,
+    import_cli,
     restate,
     slofile,
     verdict_file,
@@ -132,6 +133,8 @@ def run(
 
 app.command(name="check")(check_cli.check_)
 app.add_typer(baseline_cli.app, name="baseline")
+app.command(name="import")(import_cli.import_)
+app.command(name="import-openslo")(import_cli.import_openslo_)
 
 
 @app.command()

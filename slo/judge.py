@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from slo import load_checks, physics, steady, target_checks, validity
+from slo import calibration, load_checks, physics, steady, target_checks, validity
 from slo.beside import NO_BASELINE, Baseline, Beside
 from slo.causes import found_for
 from slo.evidence import Evidence, read_evidence
@@ -102,6 +102,7 @@ def _checks(evidence: Evidence, slo: Slo, rows: list[Row]) -> Iterator[Check]:
     tightest = slo.tightest_s
     limit_s = None if tightest is None else tightest * slo.validity.lateness
     yield validity.files(evidence.unreadable)
+    yield validity.imported(run)
     yield validity.finished(run)
     if not evidence.unreadable:  # else they would only repeat it
         yield validity.counts(run, measured)
@@ -113,12 +114,7 @@ def _checks(evidence: Evidence, slo: Slo, rows: list[Row]) -> Iterator[Check]:
     yield validity.judged(measured, slo)
     yield validity.length(measured, slo)
     yield load_checks.load(run, measured, slo)
-    yield load_checks.achieved_rate(measured, slo.validity.achieved_rate)
-    late = load_checks.lateness_p99_s(measured)
-    turned: list[str] = []
-    if late is not None and limit_s is not None and late > limit_s:
-        turned = list(_missed_by_lateness(slo, rows, measured))
-    yield load_checks.lateness(late, limit_s, turned)
+    yield from _generator(evidence, slo, rows, limit_s)
     yield steady.warm(steady.trend(measured), rows, (*LATENCIES, "goodput"))
     yield validity.clocks(run, limit_s)
     yield validity.timeout(run, slo)
@@ -126,6 +122,24 @@ def _checks(evidence: Evidence, slo: Slo, rows: list[Row]) -> Iterator[Check]:
     yield validity.tokens(measured, slo.validity.token_doubt)
     yield target_checks.cache(measured, slo.validity.cache_hits)
     yield target_checks.target(evidence.target, evidence.beside.server)
+
+
+def _generator(
+    evidence: Evidence, slo: Slo, rows: list[Row], limit_s: float | None
+) -> Iterator[Check]:
+    """Whether the generator kept up; nobody knows where only the moment of sending is told."""
+    run, measured = evidence.run, evidence.measured
+    if run.imported is not None and not run.imported.due_known:
+        why = f"{run.imported.tool} does not say when requests were due."
+        yield validity.unchecked("achieved rate", f">= {slo.validity.achieved_rate:.4g}", why)
+        yield validity.unchecked("lateness", "-", why)
+        return
+    yield load_checks.achieved_rate(measured, slo.validity.achieved_rate)
+    late = load_checks.lateness_p99_s(measured)
+    turned: list[str] = []
+    if late is not None and limit_s is not None and late > limit_s:
+        turned = list(_missed_by_lateness(slo, rows, measured))
+    yield load_checks.lateness(late, limit_s, turned)
 
 
 def _missed_by_lateness(slo: Slo, rows: list[Row], measured: Measurements) -> Iterator[str]:
@@ -141,7 +155,10 @@ def _unless_void(line: Row, checks: tuple[Check, ...]) -> Row:
     if check is None:
         return line
     why = f"Cannot be judged ({check.check}): {check.why}"
-    return replace(line, outcome=Result.INVALID, why=why, next_step="Repeat the run.")
+    line = replace(line, outcome=Result.INVALID, why=why, next_step="Repeat the run.")
+    if check.check == "origin":  # what stands there was made of nothing
+        return replace(line, measured=None, low=None, high=None, censored=None)
+    return line
 
 
 def _result(rows: list[Row], checks: tuple[Check, ...]) -> Result:
@@ -200,6 +217,12 @@ def _notes(rows: list[Row], measured: Measurements) -> Iterator[str]:
     for line in rows:
         if line.severity == "warn" and line.outcome is not Result.PASS:
             yield f"Warning only: {line.objective} ({line.limit}) is {line.outcome}. {line.why}"
+    uncertain = [line for line in rows if line.effective_n and " p" in line.objective]
+    if uncertain:
+        least = min(uncertain, key=lambda line: line.effective_n or 0.0)
+        said = calibration.in_words(least.objective, least.effective_n or 0.0)
+        if said:
+            yield said
     columns = measured.columns
     cancelled = int((measured.judged() & columns.where("error", Failure.CANCELLED)).sum())
     if cancelled:

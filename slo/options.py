@@ -176,6 +176,8 @@ Annotations = Annotated[
     str | None, _option("NAME", _one_of("github"), "Also print workflow commands: github.")
 ]
 
+tool = _parsed(_one_of("vllm", "guidellm", "aiperf", "locust"))  # of `slo import`
+
 
 def filled_in(asked: Load, wanted: Load) -> dict[str, Any]:
     """What was asked for, and for the rest what slo.yaml says of its load.

@@ -79,6 +79,29 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True)
+class Imported:
+    """Which other tool made a run, and what cannot be judged of it."""
+
+    tool: str
+    unknown: tuple[str, ...]  # metrics that its file does not hold
+    due_known: bool  # False: only when requests were sent, so that latencies count from there
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """What the load engine itself took: sums over its workers, shares and sizes of the busiest."""
+
+    cpu_share: float  # of one core
+    rss_mib: float
+    loop_lag: Lateness | None = None  # of the event loop, against a beat of 20 ms
+    connects: int = 0
+    connect: Lateness | None = None  # from connect() until a connection can be written to
+    clock_step_ms: float = 0.0  # the largest step of the wall clock that was noticed
+    late_workers: tuple[str, ...] = ()  # joined when the run had begun, and have no part in it
+
+
+@dataclass(frozen=True, slots=True)
 class Run:
     """run.json: written before the first request, and again at the end."""
 
@@ -95,7 +118,7 @@ class Run:
     model: str | None
     timeout_s: float
     max_in_flight: int
-    sampling: dict[str, float | int | None]  # temperature, top_p, max_tokens
+    sampling: dict[str, float | int | None]  # temperature, top_p, max_tokens, min_tokens
     reasoning: str  # tag | prompt-opened | field | none | unknown
     versions: dict[str, str]
     git_sha: str | None
@@ -108,6 +131,7 @@ class Run:
     lateness: Lateness | None = None
     finished: bool = False
     stopped: Stopped | None = None
+    imported: Imported | None = None
     schema: str = SCHEMA
 
 

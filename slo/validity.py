@@ -43,6 +43,17 @@ def files(unreadable: Sequence[str]) -> Check:
     return passed("files", "0 spoilt", "0", "Every file of the run could be read to its end.")
 
 
+def imported(run: Run) -> Check:
+    """What another tool's file does not hold cannot be judged."""
+    limit = "made by Tailgate"
+    if run.imported is None:
+        return passed("origin", limit, limit, "The run was made by Tailgate's own load engine.")
+    found = run.imported
+    unknown = ", ".join(found.unknown)
+    why = f"Imported from {found.tool}: {found.why}. Cannot be judged of it: {unknown}."
+    return voided("origin", found.tool, limit, why, found.unknown)
+
+
 def finished(run: Run) -> Check:
     """Whether the run came to its end, or was stopped for a stated reason."""
     limit = "finished, or a stated reason"
