@@ -138,7 +138,10 @@ def _busiest(
     if log.unavailable is not None:
         return None, ()
     start = min(window[0] + EDGE_S, window[1])
-    found = {gpu: gpu_of(samples, (start, window[1])) for gpu, samples in _by_gpu(log)}
+    about = {one.index: one for one in log.gpus}
+    found = {
+        gpu: gpu_of(samples, (start, window[1]), about.get(gpu)) for gpu, samples in _by_gpu(log)
+    }
     known = {gpu: one for gpu, one in found.items() if one is not None}
     if not known:
         return None, ()

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from slo.thresholds import Limits
 
@@ -56,7 +56,8 @@ def some(conditions: Sequence[Condition]) -> Condition:
     """One of them; unknown where one is unknown and none holds."""
     true = [one for one in conditions if one.holds]
     if true:
-        return _joined(true, True, near=all(one.near for one in true))
+        joined = _joined(true, True, near=all(one.near for one in true))
+        return replace(joined, estimated=all(one.estimated for one in true))
     holds = None if any(one.holds is None for one in conditions) else False
     return _joined(conditions, holds, near=any(one.near for one in conditions))
 

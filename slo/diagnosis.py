@@ -126,7 +126,14 @@ def _no_load(signals: Signals, limits: Limits) -> Condition:
 
 
 def _throttled(signals: Signals, limits: Limits) -> Condition:
-    found = signals.gpu.throttling if signals.gpu else None
+    """A power cap that full tensor cores run into is their own limit, unless clocks fall far."""
+    gpu = signals.gpu
+    found = gpu.throttling if gpu else None
+    if gpu and found and found.by == "power cap" and _compute_bound(signals, limits).holds:
+        clock, own = gpu.clock_ratio, limits["own_limit_clock"]
+        if clock is not None and clock >= own and not gpu.limit_lowered:
+            told = f"at the power cap {number(100 * found.share)} % of the time, as full tensor "
+            return Condition(False, f"{told}cores are, at {number(100 * clock)} % of the clock")
     name = f"slowed down by {found.by}" if found else "throttling"
     share, limit = (100 * found.share if found else None), 100 * limits["throttled"]
     return at_least(name, share, limit, limits, unit="% of the time")
@@ -268,7 +275,7 @@ def _counter_or_estimate(counter: Condition, estimate: Condition) -> Condition:
     """Either may show it; without a counter the estimate decides alone."""
     if counter.holds is None:
         return estimate
-    return counter if counter.holds or estimate.holds is not True else some([counter, estimate])
+    return some([counter, estimate]) if estimate.holds else counter
 
 
 def _percent(share: float | None) -> float | None:

@@ -32,6 +32,8 @@ class GpuInfo:
     max_sm_clock_mhz: float | None = None
     max_mem_clock_mhz: float | None = None
     bus_width_bits: int | None = None
+    power_limit_w: float | None = None  # in force
+    default_power_limit_w: float | None = None  # the board's own
     mig: bool | None = None
     gpm: bool = False
     unsupported: dict[str, str] | None = None  # field -> error name; its samples are None

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from slo.gpu_log import GpuSample
+from slo.gpu_log import GpuInfo, GpuSample
 from slo.latencies import Floats
 from slo.request_table import Requests
 from slo.roofline import (
@@ -68,6 +68,8 @@ class GpuSignals:
     dram_pct: float | None
     power_w: float | None
     throttling: Throttling | None
+    clock_ratio: float | None  # of the SM clock, mean over its maximum
+    limit_lowered: bool | None  # someone set the power limit below the board's own
     used: Growth | None
 
 
@@ -171,7 +173,9 @@ def server_of(samples: Sequence[ServerSample], window_s: tuple[float, float]) ->
     )
 
 
-def gpu_of(samples: Sequence[GpuSample], window_s: tuple[float, float]) -> GpuSignals | None:
+def gpu_of(
+    samples: Sequence[GpuSample], window_s: tuple[float, float], about: GpuInfo | None = None
+) -> GpuSignals | None:
     """Fold the samples of one GPU; None without any in the window."""
     inside = [one for one in samples if window_s[0] <= one.at_s <= window_s[1]]
     if not inside:
@@ -189,6 +193,8 @@ def gpu_of(samples: Sequence[GpuSample], window_s: tuple[float, float]) -> GpuSi
         dram_pct=mean(of["dram_active_pct"]),
         power_w=mean(of["power_w"]),
         throttling=_throttling(inside, of),
+        clock_ratio=_ratio(mean(of["sm_clock_mhz"]), about and about.max_sm_clock_mhz),
+        limit_lowered=_lowered(about),
         used=growth(at, of["mem_used_mib"]),
     )
 
@@ -201,6 +207,7 @@ _GPU_NUMBERS = (
     "tensor_active_pct",
     "dram_active_pct",
     "power_w",
+    "sm_clock_mhz",
     "mem_used_mib",
     *THROTTLE_COUNTERS,
 )
@@ -227,6 +234,16 @@ def rooflines(
         work = prefill + load.tokens_per_s * decode_flops(machine, load.context)
     mbu = None if traffic is None else traffic / peak.bandwidth
     return mbu, None if peak.flops == np.inf else work / peak.flops
+
+
+def _ratio(value: float | None, most: float | None) -> float | None:
+    return None if value is None or not most else value / most
+
+
+def _lowered(about: GpuInfo | None) -> bool | None:
+    if about is None or about.power_limit_w is None or about.default_power_limit_w is None:
+        return None
+    return about.power_limit_w < 0.99 * about.default_power_limit_w
 
 
 def _throttling(samples: Sequence[GpuSample], of: dict[str, Floats]) -> Throttling | None:

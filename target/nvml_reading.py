@@ -146,6 +146,11 @@ _FIXED = (
         "max_sm_clock_mhz",
         lambda nvml, gpu: nvml.nvmlDeviceGetMaxClockInfo(gpu, nvml.NVML_CLOCK_SM),
     ),
+    _fixed("power_limit_w", lambda nvml, gpu: nvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1000),
+    _fixed(
+        "default_power_limit_w",
+        lambda nvml, gpu: nvml.nvmlDeviceGetPowerManagementDefaultLimit(gpu) / 1000,
+    ),
     _fixed("mig", lambda nvml, gpu: nvml.nvmlDeviceGetMigMode(gpu)[0] == 1),
 )
 

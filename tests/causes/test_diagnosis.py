@@ -21,7 +21,7 @@ LOAD = Load(
 )  # fmt: skip
 GPU = GpuSignals(
     gpu=0, samples=60, seconds=30.0, util_pct=50.0, util_mem_pct=10.0, sm_pct=20.0, tensor_pct=5.0,
-    dram_pct=10.0, power_w=200.0, throttling=Throttling(0.0, "power cap"), used=None,
+    dram_pct=10.0, power_w=200.0, throttling=Throttling(0.0, "power cap"), clock_ratio=1.0, limit_lowered=False, used=None,
 )  # fmt: skip
 SERVER = Server(
     running=8.0, waiting=0.0, kv_usage_p95=0.2, preemptions=0.0, cpu_pct=60.0, flops_per_s=None,
@@ -87,6 +87,25 @@ def test_throttling_comes_before_its_consequences() -> None:
     assert "hardware thermal limit 40 % of the time" in found.numbers
     assert found.also == ("compute-bound",)
     assert diagnose(with_gpu(throttling=Throttling(0.01, "power cap"))).word != "throttled"
+
+
+def test_a_power_cap_under_full_tensor_cores_is_their_own_limit() -> None:
+    """An H200 in prefill: 692 W, 0.83 of its clock, tensor cores at 53 %."""
+    capped = {"throttling": Throttling(1.0, "power cap"), "clock_ratio": 0.83}
+    full = diagnose(with_gpu(**capped, tensor_pct=53.0, util_pct=100))
+    assert full.word == "compute-bound"
+    rule = next(rule for rule in full.rules if rule.word == "throttled")
+    assert "at the power cap 100 % of the time, as full tensor cores are" in rule.numbers
+    # The same cap is throttling where it takes much speed, where someone lowered the limit, where
+    # the tensor cores are not what draws the power, and where heat is the cause.
+    for change in (
+        {"clock_ratio": 0.6},
+        {"limit_lowered": True},
+        {"tensor_pct": 20.0},
+        {"throttling": Throttling(1.0, "hardware thermal limit")},
+        {"clock_ratio": None},
+    ):
+        assert diagnose(with_gpu(**{**capped, "tensor_pct": 53.0, **change})).word == "throttled"
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@
     python -m tests.gpu.long_contexts decode OUT
 
 No server: plain transformers over the full 1.5B shape with random weights, so that the GPU does
-nothing but the one thing whose name the diagnosis is to find. Prompts of `decode` are prefilled
-before the run begins.
+nothing but the one thing whose name the diagnosis is to find. The prompts of `decode` are
+noise in the cache, put there before the run begins.
 """
 
 import argparse
@@ -39,10 +39,13 @@ from slo.rundir import (
 from target.hf_load import random_network
 from target.random_model import RANDOM_NAME, random_model
 
+ROOM = 2048  # tokens of an answer at most
+
 
 def network(options: argparse.Namespace) -> Any:
     kind = torch.float32 if options.device == "cpu" else torch.bfloat16
-    return random_network(random_model(options.layers), options.device, kind, None).eval()
+    place = random_model(options.layers)
+    return random_network(place, options.device, kind, options.attention).eval()
 
 
 def sync(options: argparse.Namespace) -> float:
@@ -70,20 +73,39 @@ def prefills(model: Any, options: argparse.Namespace) -> Iterator[tuple[float, f
 
 
 def filled_cache(model: Any, options: argparse.Namespace) -> Any:
-    """The cache of a whole batch, made a few prompts at a time."""
-    from transformers import DynamicCache
+    """The cache of a whole batch, with room for answers: its numbers are noise, its size is not.
 
-    parts = []
-    for _ in range(options.batch // options.together):
-        _, cache = forward(model, tokens(options, options.together))
-        parts.append([(layer.keys, layer.values) for layer in cache.layers])
-    whole = DynamicCache()
-    for number in range(len(parts[0])):
-        keys, values = (torch.cat([part[number][i] for part in parts]) for i in (0, 1))
-        whole.update(keys, values, number)
-        for part in parts:
-            part[number] = (None, None)
-    return whole
+    The library's own cache is copied whole at each step, and its memory grows by the step: then the
+    allocator bounds the server.
+    """
+    from transformers import DynamicCache
+    from transformers.cache_utils import DynamicLayer
+
+    class Roomy(DynamicLayer):
+        """Writes each token beside the others instead of copying all of them."""
+
+        def update(self, keys: Any, values: Any, *_: Any, **__: Any) -> tuple[Any, Any]:
+            if not self.is_initialized:
+                self.length = options.context
+                size = (options.batch, keys.shape[1], options.context + ROOM, keys.shape[3])
+                self.all_keys, self.all_values = (
+                    torch.empty(size, dtype=keys.dtype, device=keys.device).normal_()
+                    for _ in range(2)
+                )
+                self.is_initialized = True
+            here = slice(self.length, self.length + keys.shape[-2])
+            self.all_keys[:, :, here], self.all_values[:, :, here] = keys, values
+            self.length = here.stop
+            self.keys = self.all_keys[:, :, : self.length]
+            self.values = self.all_values[:, :, : self.length]
+            return self.keys, self.values
+
+        def get_seq_length(self, *_: Any) -> int:
+            return self.length if self.is_initialized else options.context
+
+    cache = DynamicCache()
+    cache.layers = [Roomy() for _ in range(model.config.num_hidden_layers)]
+    return cache
 
 
 def steps(model: Any, cache: Any, options: argparse.Namespace) -> list[float]:
@@ -121,7 +143,7 @@ def record(seq: int, options: argparse.Namespace, times: list[float], sent: floa
 
 def arrival(seq: int, options: argparse.Namespace, due: float) -> Arrival:
     return Arrival(
-        seq, due, "measured", options.case, "en", str(options.context), f"random-{seq}", 4096, seq
+        seq, due, "measured", options.case, "en", str(options.context), f"random-{seq}", ROOM, seq
     )
 
 
@@ -169,11 +191,12 @@ def main() -> None:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--layers", type=int)
     parser.add_argument("--batch", type=int)
-    parser.add_argument("--context", type=int, default=8192)
-    parser.add_argument("--together", type=int, default=8)
+    parser.add_argument("--context", type=int)
+    parser.add_argument("--attention")
     parser.add_argument("--seconds", type=float, default=14.0)
     options = parser.parse_args()
     options.batch = options.batch or {"prefill": 8, "decode": 128}[options.case]
+    options.context = options.context or {"prefill": 8192, "decode": 24_576}[options.case]
     options.out.mkdir(parents=True)
     with torch.inference_mode():
         model = network(options)

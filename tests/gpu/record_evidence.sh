@@ -21,7 +21,7 @@ load host-bound local 1/s "${HOST_S:-18s}" 64
 # ABBA: the same load without and with the sidecar.
 for block in a1-off b1-local b2-local a2-off; do load "cost-$block" "${block#*-}" 2/s "${COST_S:-10s}" 16; done
 kill $server; wait $server 2>/dev/null
-for case in prefill decode; do
+for case in ${CASES:-prefill decode}; do
   python3 -m tests.gpu.long_contexts $case "$out/$case" ${LONG:-} 2>&1 | tail -3
 done
 for run in no-load host-bound prefill decode; do

@@ -80,6 +80,12 @@ int nvmlDeviceGetMaxClockInfo(handle gpu, u32 kind, u32 *mhz) {
     *mhz = kind == 2 ? 10000 : 2000;
     return 0;
 }
+int nvmlDeviceGetEnforcedPowerLimit(handle gpu, u32 *mw) { OR_ERROR(gpu); *mw = 700000; return 0; }
+int nvmlDeviceGetPowerManagementDefaultLimit(handle gpu, u32 *mw) {
+    OR_ERROR(gpu);
+    *mw = 700000;
+    return 0;
+}
 int nvmlDeviceGetUtilizationRates(handle gpu, u32 *rates) {
     char value[64];
     OR_ERROR(gpu);

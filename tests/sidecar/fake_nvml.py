@@ -32,6 +32,7 @@ class FakeGpu:
     temperature_c: int = 41
     clocks: dict[int, int] = field(default_factory=lambda: {1: 1980, 2: 3201})
     bus_width: int = 6016
+    power_limits_mw: tuple[int, int] = (500_000, 700_000)  # in force, and the board's own
     reasons: int = 0x4
     energy_mj: int = 7_654_321
     processes: list[tuple[int, int]] = field(default_factory=lambda: [(4242, 256 * MIB)])
@@ -220,6 +221,8 @@ DEVICE: dict[str, Callable[..., int | None]] = {
     "nvmlDeviceGetFieldValues": _field_values,
     "nvmlDeviceGetMemoryBusWidth": lambda gpu, out: put(out, gpu.bus_width),
     "nvmlDeviceGetMaxClockInfo": lambda gpu, kind, out: put(out, gpu.clocks[kind.value]),
+    "nvmlDeviceGetEnforcedPowerLimit": lambda gpu, out: put(out, gpu.power_limits_mw[0]),
+    "nvmlDeviceGetPowerManagementDefaultLimit": lambda gpu, out: put(out, gpu.power_limits_mw[1]),
     "nvmlDeviceGetUtilizationRates": _utilization,
     "nvmlDeviceGetMemoryInfo": _memory_v1,
     "nvmlDeviceGetMemoryInfo_v2": _memory_v2,

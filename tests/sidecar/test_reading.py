@@ -98,6 +98,7 @@ def test_the_header_names_the_gpu_and_its_peak_bandwidth() -> None:
     )
     assert first["peak_bandwidth_gb_s"] == 4814.3  # 6016 bit x 3201 MHz x 2 / 8
     assert first["memory_total_mib"] == 1000.0
+    assert (first["power_limit_w"], first["default_power_limit_w"]) == (500.0, 700.0)
     assert first["pci_bus_id"] == "00000000:01:00.0"
     assert first["unsupported"] == {"mig": "NVMLError_NotSupported", "gpm": "not on this GPU"}
 
