@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 from loadtests.handover import Tally
 from loadtests.options import Plan
 from loadtests.preflight import Target
-from loadtests.prompts import check
+from loadtests.prompts import SCENARIOS, check
 from loadtests.schedule import arrivals
 from slo import rundir
 from slo.rundir import Counts, Lateness, Run, Stopped, WorkerInfo
@@ -125,6 +125,8 @@ def _write_checks(directory: Path, plan: Plan) -> None:
     """Write checks.jsonl: by what each answer is graded, so that grading needs no load engine."""
     with (directory / rundir.CHECKS).open("w", encoding="utf-8") as file:
         for arrival in arrivals(plan.load):
+            if arrival.scenario not in SCENARIOS:
+                continue  # a user's own prompt, of which we know no answer
             known = {"seq": arrival.seq, "check": check(arrival.prompt_id)}
             file.write(json.dumps(known, ensure_ascii=False) + "\n")
 

@@ -117,7 +117,7 @@ def _grades(
     side: Sequence[Observed], scenario: str, in_time: Mapping[str, float], level: float
 ) -> Grades:
     counts = dict.fromkeys(Verdict, 0)
-    good = judged = completed = 0
+    good = judged = 0
     seconds = 0.0
     for seen in side:
         mask = seen.measured.judged(scenario)
@@ -126,9 +126,9 @@ def _grades(
             counts[verdict] += int((done & _graded(seen, verdict)).sum())
         right = done & _graded(seen, Verdict.RIGHT) & _in_time(seen, in_time)
         good, judged = good + int(right.sum()), judged + int(mask.sum())
-        completed += int(done.sum())
         start, end = seen.measured.window_s
         seconds += end - start
+    completed = sum(counts.values())
     return Grades(
         scenario=scenario,
         right=share(counts[Verdict.RIGHT], completed, level),
@@ -226,7 +226,9 @@ def _by_load(
 
 
 def _answered(seen: Observed) -> Mask:
-    return seen.measured.judged() & seen.measured.columns.completed
+    """The judged requests that completed and were graded."""
+    known: Mask = np.isin(seen.measured.columns.numbers["seq"], list(seen.grades))
+    return seen.measured.judged() & seen.measured.columns.completed & known
 
 
 def _open_when_sent(seen: Observed) -> Floats:

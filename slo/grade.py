@@ -72,7 +72,9 @@ def grade_run(directory: Path) -> Counter[Verdict]:
     judged = [
         record
         for record in readable(read_records, directory, [])
-        if record.phase == "measured" and record.error is not Failure.DROPPED
+        if record.phase == "measured"
+        and record.error is not Failure.DROPPED
+        and record.seq in checks  # of a user's own prompts no answer is known
     ]
 
     def graded(record: Record) -> Grade:
