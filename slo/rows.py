@@ -92,15 +92,17 @@ def _interval(objective: Objective, decision: Decision) -> tuple[str, str]:
     assert decision.low is not None
     assert decision.high is not None
     low, high = show(decision.low, objective.unit), show(decision.high, objective.unit)
-    if low == high:
-        return f"{low} is the {objective.metric.rpartition('_')[2]} of {decision.n:,} samples.", ""
+    when = "See the report for when it changed."
+    if objective.metric.endswith("_max"):
+        missed = decision.outcome is Result.FAIL
+        return f"{low} is the highest of {decision.n:,} samples.", when if missed else ""
     sure = f"with {_percent(objective.confidence)} confidence"
     end = f"At most {high}" if objective.bound == "max" else f"At least {low}"
     if decision.outcome is Result.PASS:
         return f"{end} {sure}.", ""
     end = f"At least {low}" if objective.bound == "max" else f"At most {high}"
     if decision.outcome is Result.FAIL:
-        return f"{end} {sure}.", "See the report for when it changed."
+        return f"{end} {sure}.", when
     return f"Between {low} and {high}: that decides nothing.", "Run longer."
 
 
