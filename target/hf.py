@@ -57,6 +57,8 @@ def build(args: argparse.Namespace, startup: Startup) -> Engine:
     dtype = args.dtype or ("float32" if device == "cpu" else "bfloat16")
     if device == "cpu":
         torch.set_num_threads(args.threads)
+    else:  # cuDNN's attention makes a plan for each new length of the cache: slow at every token
+        torch.backends.cuda.enable_cudnn_sdp(False)
     with startup.phase("weights"):
         tokenizer, network, name = load_model(args, device, dtype)
     vocabulary = vocabulary_of(tokenizer)

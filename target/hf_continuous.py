@@ -21,8 +21,10 @@ from target.hf_parts import Parts
 from target.hf_worker import exhaust
 
 MAX_BATCH = 256
-PAGE = 16
-CPU_PAGES, CPU_BATCH_TOKENS = 512, 512
+PAGE = 256
+CPU_PAGE, CPU_PAGES, CPU_BATCH_TOKENS = 16, 512, 512
+GPU_BATCH_TOKENS = 8192
+GPU_CACHE_GIB = 8.0
 MOST_REBUILDS = 5  # within a minute; then the process ends
 
 
@@ -32,6 +34,7 @@ class Manager:
 
     model: Model
     max_batch: int
+    cache_gib: float = GPU_CACHE_GIB
     faults: Faults = field(default_factory=Faults)
     current: Any = None
     rebuilt_s: list[float] = field(default_factory=list)
@@ -49,7 +52,7 @@ class Manager:
         known = {item.name for item in dataclasses.fields(ContinuousBatchingConfig)}
         page = "page_size" if "page_size" in known else "block_size"  # renamed in 5.17
         wanted: dict[str, Any] = {
-            page: PAGE,
+            page: CPU_PAGE if self.model.device == "cpu" else PAGE,
             "max_requests_per_batch": self.max_batch,
             "allow_block_sharing": False,  # no prefix caching
             "per_request_processors": True,
@@ -57,6 +60,8 @@ class Manager:
         }
         if self.model.device == "cpu":
             wanted |= {"num_blocks": CPU_PAGES, "max_batch_tokens": CPU_BATCH_TOKENS}
+        else:  # it would take most of the free memory of the card
+            wanted |= {"num_blocks": self.pages(), "max_batch_tokens": GPU_BATCH_TOKENS}
         settings = {name: value for name, value in wanted.items() if name in known}
         generation = network.generation_config
         # Per-request values need processors that exist: a neutral one is left out.
@@ -68,6 +73,13 @@ class Manager:
                 continuous_batching_config=ContinuousBatchingConfig(**settings),
             )
             self.current.start()
+
+    def pages(self) -> int:
+        """Pages of the KV cache that its memory holds."""
+        config = self.model.network.config
+        size = getattr(config, "head_dim", config.hidden_size // config.num_attention_heads)
+        token = 2 * config.num_hidden_layers * config.num_key_value_heads * size * 2
+        return int(self.cache_gib * 2**30 / (PAGE * token))
 
     def alive(self) -> bool:
         """Whether the loop takes requests."""
@@ -128,7 +140,7 @@ def build_continuous(args: argparse.Namespace, model: Model) -> Parts:
     if not hasattr(model.network, "init_continuous_batching"):
         raise EngineError("--mode continuous: pip install 'transformers>=5.10.4'")
     slots = args.max_running or args.max_batch or MAX_BATCH
-    manager = Manager(model, slots)
+    manager = Manager(model, slots, args.kv_cache_gib or GPU_CACHE_GIB)
     manager.start()
 
     async def generate(

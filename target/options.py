@@ -181,6 +181,7 @@ def add_model_options(serve: argparse.ArgumentParser) -> None:
     )
     add("--warmup", type=count(0), default=1, help="requests before it is ready (default: 1)")
     add("--warmup-tokens", type=count(1), help="prompt tokens of these (default: a few)")
+    add("--warmup-answer", type=count(1), default=4, help="and their answers' (default: 4)")
     add(
         "--warmup-batch",
         type=count(1),
@@ -210,6 +211,6 @@ def add_batch_options(serve: argparse.ArgumentParser) -> None:
     add("--max-num-seqs", type=count(1), help="sim --gpu (default 64), vllm")
     add("--max-num-batched-tokens", type=count(1), help="sim --gpu (default 2048), vllm")
     add("--gpu-memory-utilization", type=share, help="sim --gpu, vllm (default: 0.9)")
-    add("--kv-cache-gib", type=amount, help="vllm: KV memory, whatever else is on the card")
+    add("--kv-cache-gib", type=amount, help="vllm, continuous: KV memory")
     add("--enable-prefix-caching", action="store_true", help="vllm: off here by default")
     add("--enforce-eager", action="store_true", help="vllm: neither compile nor CUDA graphs")

@@ -20,7 +20,7 @@ async def warm(
     prompt = (prompt * (length // len(prompt) + 1))[:length]
 
     async def answer() -> None:
-        async for _ in generate(prompt, Params(4, ignore_eos=True)):
+        async for _ in generate(prompt, Params(args.warmup_answer, ignore_eos=True)):
             pass
 
     for _ in range(args.warmup):

@@ -20,7 +20,7 @@ def percentile(values: Sequence[float], p: float) -> float | None:
     return sorted(values)[percentile_rank(len(values), p) - 1] if values else None
 
 
-def row_of(directory: Path, rate: float | None = None) -> dict[str, Any]:
+def row_of(directory: Path, rate: float, gpu: Path) -> dict[str, Any]:
     """Latency, throughput and GPU of the judged window of one run."""
     run = read_run(directory)
     records = [record for record in read_records(directory) if record.phase == "measured"]
@@ -50,7 +50,7 @@ def row_of(directory: Path, rate: float | None = None) -> dict[str, Any]:
     cut = max(1, len(thirds) // 3)
     row["ttft_first_third_s"] = mean(thirds[:cut])
     row["ttft_last_third_s"] = mean(thirds[-cut:])
-    row |= gpu_of(directory, run.t0_mono_ns, start, end)
+    row |= gpu_of(gpu, run.t0_mono_ns, start, end)
     busy = sum(overlap(r, start, end) for r in every(directory)) / run.duration_s
     row["mean_running"] = round(busy, 2)
     row |= derived(row, busy)
@@ -77,9 +77,8 @@ def tokens_within(record: Record, start: float, end: float) -> float:
     return tokens * overlap(record, start, end) / (last - first)
 
 
-def gpu_of(directory: Path, t0_ns: int, start: float, end: float) -> dict[str, Any]:
+def gpu_of(path: Path, t0_ns: int, start: float, end: float) -> dict[str, Any]:
     """Means of the sidecar's samples in the window; nothing where there is no GPU."""
-    path = directory / "gpu.jsonl"
     samples = []
     if path.exists():
         for line in path.read_text().splitlines():

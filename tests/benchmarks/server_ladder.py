@@ -37,7 +37,7 @@ VLLM_ENV = {
 }
 VLLM_PYTHON = os.environ.get("TAILGATE_VLLM_PYTHON", sys.executable)
 # Seconds of the judged windows.
-LONG_S, SHORT_S, OVERLOAD_S = 24.0, 15.0, 60.0
+LONG_S, SHORT_S, OVERLOAD_S = 20.0, 12.0, 24.0
 # A first guess of each mode's capacity, in requests a second; the search starts above it.
 GUESS = {"batch": 6.0, "continuous": 10.0, "vllm": 70.0, "vllm-fp8kv": 70.0, "vllm-w4": 70.0}
 ALONE = ("dynamic", "nocache", "static-compile")
@@ -66,28 +66,29 @@ class Bench:
         return min(seconds, 4.0) if self.rehearse else seconds
 
     def load(
-        self, server: Server, rate: float, seconds: float, label: str, max_in_flight: int = 0
+        self, server: Server, rate: float, seconds: float, label: str, max_in_flight: int = 256
     ) -> dict[str, Any]:
-        """One `slo run` at a rate; its row."""
+        """One run of the load engine at a rate; its row."""
         self.runs += 1
         directory = self.out / "runs" / f"{self.runs:02d}-{server.name}-{label}"
         window = self.window_s(seconds)
         warmup = 2.0 if self.rehearse else max(4.0, min(8.0, 3 / rate))
+        workers = "1" if rate < 15 or self.rehearse else "4"
         command = [
-            *(sys.executable, "-m", "slo.cli", "run", "--target", server.url),
+            *(sys.executable, "-m", "locust", "-f", str(ROOT / "loadtests" / "locustfile.py")),
+            *("--headless", "--host", server.url, "--out", str(directory), "--label", label),
             *("--rate", f"{rate:.4f}/s", "--duration", f"{window}s", "--warmup", f"{warmup}s"),
             *("--input-class", self.input_class, "--max-tokens", str(self.output)),
             *("--ignore-eos", "--temperature", "0.6", "--top-p", "0.95", "--seed", "7"),
-            *("--timeout", "30s", "--out", str(directory), "--label", label),
-            *("--reasoning", "none", "--workers", "1" if rate < 15 or self.rehearse else "4"),
-            *(("--max-in-flight", str(max_in_flight)) if max_in_flight else ()),
+            *("--timeout", "30s", "--reasoning", "none", "--max-in-flight", str(max_in_flight)),
+            *(("--processes", workers) if workers != "1" else ()),
         ]
         end = subprocess.run(command, cwd=ROOT, capture_output=True, text=True,
                              timeout=window + 120)  # fmt: skip
         if not (directory / "run.json").exists():
-            raise RuntimeError(f"slo run: {end.stderr.strip()[-500:] or end.stdout[-500:]}")
-        row = row_of(directory, rate)
-        row["slo_run_exit"] = end.returncode
+            raise RuntimeError(f"locust: {end.stderr.strip()[-500:] or end.stdout[-500:]}")
+        row = row_of(directory, rate, self.out / "gpu.jsonl")
+        row["load_exit"] = end.returncode
         say(f"{server.name} {label} at {rate:.2f}/s: {brief(row)}")
         return row
 
@@ -131,19 +132,19 @@ def climb(bench: Bench, server: Server, guess: float, found: dict[str, Any]) -> 
     """The highest stable rate: overload tells the throughput, then rates under it are tried."""
     rate, throughput = guess * 1.6, 0.0
     for _ in range(4):
-        over = bench.load(server, rate, SHORT_S, "overload", max_in_flight=256)
+        over = bench.load(server, rate, SHORT_S, "overload")
         found["overload"], throughput = over, over["ended_per_s"]
         if throughput < 0.85 * rate:
             break
         rate *= 2  # it was no overload
-    for share in (0.9, 0.75, 0.55):
+    for share in (0.9, 0.7):
         row = bench.load(server, throughput * share, SHORT_S, f"try-{share}")
         found[f"try_{share}"] = row
         if stable(row):
             found["stable_per_s"] = row["offered_per_s"]
             return float(row["offered_per_s"])
-    found["stable_per_s"] = throughput * 0.4
-    return float(throughput * 0.4)
+    found["stable_per_s"] = throughput * 0.55
+    return float(throughput * 0.55)
 
 
 def alone(bench: Bench, server: Server, found: dict[str, Any]) -> None:
@@ -155,11 +156,11 @@ def alone(bench: Bench, server: Server, found: dict[str, Any]) -> None:
     found["stable_per_s"] = 1 / service_s
     found["alone"] = [reply.tokens for reply in replies]
     # At 80 % of it, a queue of random arrivals is long; constant arrivals would show no queue.
-    found["at_80"] = bench.load(server, 0.8 / service_s, LONG_S, "at-80")
-    if server.name != "nocache":
+    if server.name != "nocache":  # its queue stays full, so that it computes all the time
         seconds = OVERLOAD_S if server.name == "dynamic" else SHORT_S
         found["articles_3_per_s"] = bench.load(server, 3.0, seconds, "articles-3qps")
         found["after_overload"] = next_answer(bench, server, model)
+    found["at_80"] = bench.load(server, 0.8 / service_s, LONG_S, "at-80")
 
 
 def batched(bench: Bench, server: Server, found: dict[str, Any]) -> None:
@@ -212,22 +213,22 @@ def side_by_side(bench: Bench, mine: Server, theirs: Server, found: dict[str, An
     for server in (mine, theirs, theirs, mine):
         rows[server.name].append(bench.load(server, rate, SHORT_S, "abba"))
         found["at_same_load"] = rows
-    for server in (theirs, mine):
-        key = f"overload_{server.name}"
-        found[key] = bench.load(server, rate * 2, SHORT_S, "overload", max_in_flight=256)
+    found[f"overload_{theirs.name}"] = bench.load(theirs, rate * 2, SHORT_S, "overload")
+    found[f"overload_{mine.name}"] = bench.load(mine, rate * 2, SHORT_S, "overload")
 
 
 def base(bench: Bench) -> list[str]:
     """Options of every server here."""
     if bench.rehearse:
         return ["--reasoning", "none", "--model", "tiny", "--warmup", "1"]
-    return ["--reasoning", "none", "--weights", "random", "--warmup", "2", "--warmup-tokens", "512"]
+    return ["--reasoning", "none", "--weights", "random", "--warmup", "2", "--warmup-tokens", "440",
+            "--warmup-answer", "64"]  # fmt: skip
 
 
 def stage_hf(bench: Bench, until: float) -> None:
     """The modes of transformers."""
     hf = [*base(bench), "--engine", "hf", "--mode"]
-    few = ["--max-queue", "20"]
+    few = ["--max-queue", "4"]
     oom = ["--fault", "out-of-memory:share=0.2", "--seed", "3"]
     options = {
         "dynamic": [*hf, "dynamic", *few],
@@ -242,11 +243,6 @@ def stage_hf(bench: Bench, until: float) -> None:
         for name in ("dynamic", "batch", "static-compile", "continuous", "nocache"):
             measure(bench, servers, name, alone if name in ALONE else batched, until)
         measure(bench, servers, "survivor", lambda b, s, f: survival(b, s, f, True), until)
-        if "dynamic" in servers:
-            with step(bench, "dynamic-16-at-once") as found:
-                model = json.loads(servers["dynamic"].get("/info"))["model"]
-                texts = prompts(bench, 16, 36)
-                found |= at_once(servers["dynamic"].url, texts, bench.output, model)
 
 
 def stage_vllm(bench: Bench, until: float) -> None:
@@ -281,11 +277,11 @@ def stage_vllm(bench: Bench, until: float) -> None:
         if {"vllm", "vllm-serve"} <= set(up):
             with step(bench, "side-by-side") as found:
                 side_by_side(bench, up["vllm"], up["vllm-serve"], found)
-        for name in ("vllm-fp8kv", "vllm-w4"):
-            measure(bench, up, name, batched, until)
         if "vllm" in up:
             with step(bench, "vllm-survival") as found:
                 survival(bench, up["vllm"], found, False)
+        for name in ("vllm-w4", "vllm-fp8kv"):
+            measure(bench, up, name, batched, until)
 
 
 @contextmanager
@@ -336,8 +332,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     bench.save("host", {"platform": platform.platform(), "cpus": os.cpu_count(),
                         "argv": sys.argv[1:], "prompt_class": args.input_class})  # fmt: skip
     until = BEGAN + args.within
-    for stage in args.stage or ("hf", "vllm"):
-        {"hf": stage_hf, "vllm": stage_vllm}[stage](bench, until)
+    sidecar = [sys.executable, "-m", "target.nvml_sidecar", "--out", str(args.out / "gpu.jsonl")]
+    with subprocess.Popen([*sidecar, "--period", "0.5"], cwd=ROOT) as process:
+        for stage in args.stage or ("hf", "vllm"):
+            {"hf": stage_hf, "vllm": stage_vllm}[stage](bench, until)
+        process.terminate()
     failed = [n for n, v in bench.results.items() if isinstance(v, dict) and "error" in v]
     say(f"done; failed: {failed or 'none'}; {args.out / 'results.json'}")
     return 1 if failed else 0
