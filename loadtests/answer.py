@@ -4,9 +4,11 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from loadtests.exchange import Exchange
+from loadtests.http1 import NotHttpError
 from loadtests.reasoning import ReasoningReader
 from loadtests.sse import EventReader
 from slo.record import Failure, TokensFrom
@@ -40,6 +42,10 @@ def read_answer(exchange: Exchange, mode: str) -> Answer:
     """Read an exchange that has ended, under a way of marking reasoning."""
     answer = Answer()
     http = exchange.http
+    try:
+        exchange.unframe()
+    except NotHttpError as error:
+        return _failed(answer, Failure.NOT_HTTP, str(error))
     if http.head is not None:
         answer.status = http.head.status
         if answer.status != 200:
@@ -51,7 +57,8 @@ def read_answer(exchange: Exchange, mode: str) -> Answer:
     sse = EventReader()
     stamps: list[int] = []
     payloads: list[bytes] = []
-    for stamp, body in zip(exchange.stamps_ns, exchange.bodies, strict=True):
+    # A packet that came early, after one that was lost, can be read no sooner than that one.
+    for stamp, body in zip(accumulate(exchange.stamps_ns, max), exchange.bodies, strict=True):
         for data in sse.feed(body):
             stamps.append(stamp)
             payloads.append(data)

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from loadtests.options import Plan
-from loadtests.prompts import prompt
-from slo.record import Arrival
+from loadtests.own_prompts import Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +41,7 @@ def head(plan: Plan) -> bytes:
     """Everything of a request before the value of Content-Length, which ends it."""
     place = origin(plan.url)
     key = f"Authorization: Bearer {plan.api_key}\r\n" if plan.api_key else ""
+    close = "Connection: close\r\n" if plan.fresh_connections else ""
     return (
         f"POST {place.base_path}{plan.api_path} HTTP/1.1\r\n"
         f"Host: {place.netloc}\r\n"
@@ -50,15 +50,15 @@ def head(plan: Plan) -> bytes:
         "Accept: text/event-stream\r\n"
         # Compressed, tokens would wait for one another.
         "Accept-Encoding: identity\r\n"
-        f"{key}"
+        f"{close}{key}"
         "Content-Length: "
     ).encode()
 
 
-def body(plan: Plan, text: str, max_tokens: int) -> bytes:
+def body(plan: Plan, messages: list[Message], max_tokens: int) -> bytes:
     """The JSON of one request."""
     asked: dict[str, object] = {
-        "messages": [{"role": "user", "content": text}],
+        "messages": messages,
         "max_tokens": max_tokens,
         "stream": True,
         "stream_options": {"include_usage": True},
@@ -71,10 +71,12 @@ def body(plan: Plan, text: str, max_tokens: int) -> bytes:
         asked["top_p"] = plan.top_p
     if plan.ignore_eos:
         asked["ignore_eos"] = True
-    return json.dumps(asked, ensure_ascii=False).encode()
+    if plan.min_tokens is not None:
+        asked["min_tokens"] = min(plan.min_tokens, max_tokens)
+    return json.dumps(asked, ensure_ascii=False).encode("utf-8", "replace")
 
 
-def request(plan: Plan, before_length: bytes, arrival: Arrival) -> bytes:
-    """All bytes of an arrival's request; `before_length` is `head(plan)`, made once."""
-    content = body(plan, prompt(arrival.prompt_id).text, arrival.max_tokens)
+def request(plan: Plan, before_length: bytes, messages: list[Message], max_tokens: int) -> bytes:
+    """All bytes of a request; `before_length` is `head(plan)`, made once."""
+    content = body(plan, messages, max_tokens)
     return b"%b%d\r\n\r\n%b" % (before_length, len(content), content)

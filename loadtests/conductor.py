@@ -3,6 +3,7 @@
 A local run has one worker in the same process; the messages are the same.
 """
 
+import contextlib
 import logging
 import sys
 import time
@@ -40,6 +41,11 @@ class Worker:
     handed_over: int = 0
     end: dict[str, Any] | None = None
 
+    @property
+    def called(self) -> str:
+        """Its number and name, for a person."""
+        return f"worker {self.info.index} ({self.info.name})"
+
 
 class Conductor:
     """Conducts one run."""
@@ -56,6 +62,7 @@ class Conductor:
         self._t0_ns = 0
         self._stopped: Stopped | None = None
         self._faults: list[str] = []
+        self._late: list[str] = []  # workers that came when the run had begun
         self._pings = clock_sync.Pings()
         self._everyone_ready = Event()
         self._stop_by_s = float("inf")
@@ -119,7 +126,8 @@ class Conductor:
 
     def _on_ready(self, environment: Any, msg: Any, **_: Any) -> None:
         if msg.node_id in self._workers or len(self._workers) >= self._plan.workers:
-            log.warning("worker %s came too late and has no part in this run", msg.node_id)
+            self._late.append(msg.data["name"])
+            log.warning("worker %s came too late and has no part in this run", msg.data["name"])
             return
         info = WorkerInfo(len(self._workers), msg.data["name"], 0, 0)
         self._workers[msg.node_id] = Worker(info, time.monotonic())
@@ -148,10 +156,10 @@ class Conductor:
         self.writer.not_started += end["not_started"]
         if claimed != worker.handed_over:
             self._faults.append(
-                f"{_called(worker)} ended {claimed} arrivals and handed over {worker.handed_over}"
+                f"{worker.called} ended {claimed} arrivals and handed over {worker.handed_over}"
             )
         if end["fault"]:
-            self.stop(f"{_called(worker)} failed: {end['fault']}")
+            self.stop(f"{worker.called} failed: {end['fault']}")
         if end["stopped"]:
             self._stopped = self._stopped or Stopped(end["at_s"], end["stopped"])
             if not end["planned"]:
@@ -182,7 +190,7 @@ class Conductor:
             gevent.sleep(0.05)
             lost = [name for name in silent if self._is_lost(name)]
             if lost and self._stopped is None:
-                self.stop(f"{_called(self._workers[lost[0]])} was lost")
+                self.stop(f"{self._workers[lost[0]].called} was lost")
             if lost == silent or time.monotonic() > self._stop_by_s:
                 return
 
@@ -216,9 +224,10 @@ class Conductor:
 
     def _finish(self) -> None:
         assert self.writer is not None
-        missing = [_called(worker) for worker in self._workers.values() if worker.end is None]
+        missing = [worker.called for worker in self._workers.values() if worker.end is None]
         self._faults += [f"{who} was lost" for who in missing]
-        scheduled = self.writer.run.counts.scheduled
+        self._look_at_clocks()
+        scheduled = self.writer.scheduled
         unaccounted = scheduled - self.writer.total.records - self.writer.not_started
         if unaccounted:
             self._faults.append(f"{unaccounted} of {scheduled} arrivals have no record")
@@ -232,9 +241,27 @@ class Conductor:
             at_s = stopped.at_s if stopped else self._now_s()
             stopped = Stopped(at_s, "; ".join(dict.fromkeys(self._faults)))
         finished = not self._faults
-        self.writer.finish(self._infos(), stopped, finished=finished)
+        ends = [worker.end for worker in self._workers.values() if worker.end is not None]
+        clients = [end["client"] for end in ends if end["client"] is not None]
+        self.writer.finish(self._infos(), stopped, clients, self._late_workers(), finished=finished)
         code = COMPLETE if finished else INCOMPLETE
         self._end_with(code, f"stopped: {stopped.why}" if stopped else None)
+
+    def _look_at_clocks(self) -> None:
+        """Whether a worker's clock ran as ours did: what it went off by is not known any better."""
+        for name, worker in self._workers.items():
+            if worker.end is None or self._pings.same_clock(name) or not self._t0_ns:
+                continue
+            send = partial(self._runner.send_message, PING, {}, name)
+            with contextlib.suppress(gevent.Timeout):
+                offset_ns, bound_ns = self._pings.measure(name, send)
+                went_ns = abs(offset_ns - worker.info.clock_offset_ns)
+                known_ns = max(worker.info.clock_bound_ns, went_ns, bound_ns)
+                worker.info = replace(worker.info, clock_bound_ns=known_ns)
+
+    def _late_workers(self) -> tuple[str, ...]:
+        connected = getattr(self._runner, "clients", {})
+        return (*self._late, *(str(name) for name in connected if name not in self._workers))
 
     def _on_fault(self, greenlet: Any) -> None:
         self._end_with(INCOMPLETE, f"the run could not be ended: {greenlet.exception!r}")
@@ -244,7 +271,3 @@ class Conductor:
 
     def _now_s(self) -> float:
         return round((time.perf_counter_ns() - self._t0_ns) / 1e9, 6) if self._t0_ns else 0.0
-
-
-def _called(worker: Worker) -> str:
-    return f"worker {worker.info.index} ({worker.info.name})"

@@ -18,11 +18,12 @@ import gevent
 
 from loadtests.exchange import Exchange
 from loadtests.http1 import NotHttpError
+from loadtests.receive_clock import ROOM, ReceiveClock
 from loadtests.tls import TlsLayer
 from slo.record import Failure
 
 READ, WRITE = 1, 2  # the event loop's masks
-MOST_RECEIVED = 64 * 1024
+MOST_RECEIVED = 16 * 1024  # more is more to allocate for each packet, and packets are small
 # No fault of the server's: this machine has no file descriptor, port or memory left.
 OWN_LIMITS = {errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM}
 
@@ -42,22 +43,29 @@ class Connection:
 
     __slots__ = (
         "_address",
+        "_clock",
         "_on_end",
         "_reading",
         "_socket",
+        "_stamped",
         "_tls",
         "_unsent",
         "_writing",
+        "began_ns",
         "closed",
         "deadline_ns",
         "exchange",
         "failure",
         "free_since_ns",
         "open",
+        "opened_ns",
     )
 
     def __init__(
-        self, address: Address, on_end: Callable[["Connection", Exchange | None], None]
+        self,
+        address: Address,
+        clock: ReceiveClock,
+        on_end: Callable[["Connection", Exchange | None], None],
     ) -> None:
         """Begin to connect.
 
@@ -66,17 +74,21 @@ class Connection:
         """
         self.exchange: Exchange | None = None
         self.deadline_ns = 0
-        self.free_since_ns = time.perf_counter_ns()
+        self.began_ns = self.free_since_ns = time.perf_counter_ns()
         self.open = False
+        self.opened_ns = 0
         self.closed = False
         self.failure: tuple[Failure, str] | None = None  # of a connection that carries nothing
         self._address = address
+        self._clock = clock
         self._on_end = on_end
         self._unsent = b""
         self._tls = TlsLayer(address.tls, address.host) if address.tls else None
         self._socket = _socket.socket(address.family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         self._socket.setblocking(False)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Of encrypted bytes the kernel cannot say which of them an event came with.
+        self._stamped = self._tls is None and clock.stamp(self._socket)
         loop = gevent.get_hub().loop
         self._reading = loop.io(self._socket.fileno(), READ)
         self._writing = loop.io(self._socket.fileno(), WRITE)
@@ -91,10 +103,10 @@ class Connection:
         self.exchange = exchange
         self.deadline_ns = deadline_ns
         self._unsent = request
+        exchange.sent_ns = time.perf_counter_ns()
         if self.failure is not None:
             self._over(*self.failure)
         elif self.open:
-            exchange.sent_ns = time.perf_counter_ns()
             if self._tls is not None:
                 self._unsent = self._tls.encrypt(request)
             self._flush()
@@ -116,9 +128,13 @@ class Connection:
             self._socket.close()
 
     def _on_readable(self) -> None:
-        stamp_ns = time.perf_counter_ns()
         try:
-            packet = self._socket.recv(MOST_RECEIVED)
+            if self._stamped:
+                packet, beside, _, _ = self._socket.recvmsg(MOST_RECEIVED, ROOM)
+                stamp_ns = self._clock.came_ns(beside)
+            else:
+                stamp_ns = time.perf_counter_ns()
+                packet = self._socket.recv(MOST_RECEIVED)
             if self._tls is not None and packet:
                 packet, last = self._decrypted(packet)
                 if not packet and not last:
@@ -161,9 +177,9 @@ class Connection:
 
     def _opened(self) -> None:
         self.open = True
-        now_ns = time.perf_counter_ns()
+        self.opened_ns = now_ns = time.perf_counter_ns()
         if self.exchange is not None:
-            self.exchange.connected_ns = self.exchange.sent_ns = now_ns
+            self.exchange.connected_ns = now_ns
             if self._tls is not None:
                 self._unsent = self._tls.encrypt(self._unsent)
         else:
@@ -223,6 +239,8 @@ class Connection:
         self.close()
         if exchange is not None:
             exchange.broke, exchange.detail = failure, detail
+            if failure is Failure.DROPPED:
+                exchange.sent_ns = None  # nothing left this machine
             exchange.ended_ns = time.perf_counter_ns()
         self._on_end(self, exchange)
 

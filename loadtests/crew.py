@@ -56,6 +56,7 @@ class CrewMember:
         self._hand_over(desk)
         loop = self._loop
         end = desk.end(loop.not_started if loop else 0, fault)
+        end["client"] = loop.client() if loop else None
         end |= {"stopped": None, "planned": True, "for_all": False, "at_s": 0.0}
         if loop is not None and loop.stopped is not None:
             end |= {"stopped": loop.stopped, "planned": loop.planned}

@@ -21,13 +21,13 @@ class Head:
 class AnswerReader:
     """Reads one answer: `head` once it is whole, `ended` once the body is."""
 
-    __slots__ = ("_chunked", "_left", "_pending", "_until_close", "ended", "head")
+    __slots__ = ("_left", "_pending", "_until_close", "chunked", "ended", "head")
 
     def __init__(self) -> None:
         self.head: Head | None = None
         self.ended = False
         self._pending = b""
-        self._chunked = False
+        self.chunked = False
         self._until_close = False
         self._left = 0  # bytes still to come, of the chunk (with its CRLF) or of the body
 
@@ -41,7 +41,7 @@ class AnswerReader:
             data = self._read_head(self._pending + data)
             if self.head is None:
                 return b""
-        if self._chunked:
+        if self.chunked:
             return self._chunks(data)
         if self._until_close:
             return data
@@ -70,7 +70,7 @@ class AnswerReader:
             return self._read_head(data[end + 4 :])
         self.head = head
         if head.headers.get("transfer-encoding", "").lower() == "chunked":
-            self._chunked = True
+            self.chunked = True
         elif "content-length" in head.headers:
             try:
                 self._left = int(head.headers["content-length"])

@@ -1,31 +1,36 @@
 """Starts each request when it is due, whatever became of those before: the open loop.
 
-Stamps come first: what has ended is read, and what comes next is prepared, in spare time.
+Stamps come first: what has ended is read, and what comes next is prepared, in spare time. A closed
+loop is the same with other due times: a request is due when another ended.
 """
 
 import math
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import gevent
 from gevent.event import Event
 
-from loadtests.chat_request import head, origin, request
+from loadtests.agenda import Agenda, Ready
+from loadtests.chat_request import origin
 from loadtests.exchange import Exchange
 from loadtests.options import Plan
 from loadtests.outcome import Outcome, outcome, unsent
 from loadtests.precise_timer import PreciseTimer
-from loadtests.schedule import arrivals, of_worker
+from loadtests.receive_clock import ReceiveClock
 from loadtests.spare_time import SpareTime, collected_in_spare_time
 from loadtests.stream import TICK_S, Streams
+from loadtests.text_tokens import counter
 from loadtests.token_ceiling import TokenCeiling
 from slo.record import Arrival, Failure
 
 STOP_DRAIN_S = 3.0  # how long requests in flight may take to end when a run is cut short
-PREPARED = 128  # requests made ahead
 CONNECT_AHEAD_NS = 500_000_000
 SPARE_S = 0.1  # connections are open for the arrivals of so long
+FAILED_PAUSE_NS = 100_000_000  # of a closed loop, which would storm a server that refuses it
 
 
 class OpenLoop:
@@ -46,22 +51,28 @@ class OpenLoop:
         self._worker = worker
         self._t0_ns = t0_ns
         self._report = report
+        self._reported = 0
         self._timeout_ns = round(plan.timeout_s * 1e9)
         self._cap = part(plan.max_in_flight, worker, plan.workers)
+        self._slots = part(plan.load.process.slots, worker, plan.workers)
         self._ceiling = TokenCeiling.of(plan, worker)
-        spare = min(self._cap, 1 + math.ceil(plan.load.rate_per_s / plan.workers * SPARE_S))
-        self._streams = Streams(origin(plan.url), self._on_end, spare=spare)
-        self._mine = of_worker(arrivals(plan.load), worker, plan.workers)
-        self._before_length = head(plan)
-        self._prepared: deque[tuple[int, Arrival, bytes]] = deque()
-        self._exhausted = False
+        self._count_tokens = counter(plan.tokenizer)
+        spare = self._slots or 1 + math.ceil(plan.load.rate_per_s / plan.workers * SPARE_S)
+        self._streams = Streams(
+            origin(plan.url),
+            self._on_end,
+            ReceiveClock(plan.receive_clock),
+            spare=min(self._cap, spare),
+            fresh=plan.fresh_connections,
+        )
+        self._agenda = Agenda(plan, worker, t0_ns)
         self._unread: deque[Exchange] = deque()
         self._over = Event()
 
     def run(self) -> None:
         """Walk the schedule, then wait until all that was started has ended and is reported."""
         self._streams.find()
-        while len(self._prepared) < PREPARED and self._prepare():
+        while self._agenda.wants_more and self._agenda.prepare():
             pass
         loop = gevent.get_hub().loop
         ticks = loop.timer(TICK_S, TICK_S)
@@ -70,6 +81,10 @@ class OpenLoop:
         try:
             with collected_in_spare_time():
                 ticks.start(self._on_tick)
+                for _ in range(self._slots):
+                    self._agenda.offer_slot(self._t0_ns, self._t0_ns)
+                if self._agenda.closed and not self._slots:
+                    self._agenda.close(later_too=True)
                 self._on_due()
                 self._over.wait()
         finally:
@@ -78,6 +93,8 @@ class OpenLoop:
             self._timer.close()
             self._spare_time.close()
             self._streams.close()
+        if self.stopped is not None and not self._agenda.closed:
+            self.not_started = self._agenda.planned() - self._reported
 
     def stop(self, why: str, *, planned: bool) -> None:
         """Start no more. Unless it was planned, what is in flight gets a short while to end."""
@@ -85,32 +102,33 @@ class OpenLoop:
             self.stopped, self.planned = why, planned
             self.for_all = self.for_all or not planned
             self.stopped_at_s = self._now_s()
-            self.not_started = len(self._prepared) + sum(1 for _ in self._mine)
-            self._prepared.clear()
-            self._exhausted = True
+            self._agenda.close(later_too=not planned)
             if not planned:
                 words = "in flight when the run was stopped"
                 gevent.spawn_later(STOP_DRAIN_S, self._streams.cancel, words)
 
+    def client(self) -> dict[str, Any]:
+        """What the engine itself took, as a message."""
+        return self._streams.watch.told()
+
     # What the event loop calls
 
     def _on_due(self) -> None:
-        while self._prepared or self._prepare():
-            due_ns, arrival, wire = self._prepared[0]
-            if due_ns > time.perf_counter_ns():
-                self._timer.arm(due_ns)
+        while (ready := self._agenda.next()) is not None:
+            if ready.due_ns > time.perf_counter_ns():
+                self._timer.arm(ready.due_ns)
                 break
-            if not self._may_start(arrival):
-                break
-            self._prepared.popleft()
-            self._start(due_ns, arrival, wire)
-        if len(self._prepared) < PREPARED:
+            if not self._may_start(ready):
+                continue
+            self._agenda.take(ready)
+            self._start(ready)
+        if self._agenda.wants_more:
             self._spare_time.wake()
 
     def _on_tick(self) -> None:
-        next_ns = self._prepared[0][0] if self._prepared else math.inf
-        self._streams.tick(soon=next_ns - time.perf_counter_ns() < CONNECT_AHEAD_NS)
-        if self._exhausted and not (self._prepared or self._unread or self._streams.in_flight):
+        soon = self._agenda.next_due_ns() - time.perf_counter_ns() < CONNECT_AHEAD_NS
+        self._streams.tick(soon=soon)
+        if self._agenda.empty and not (self._unread or self._streams.in_flight):
             self._over.set()
 
     def _on_end(self, exchange: Exchange) -> None:
@@ -120,56 +138,77 @@ class OpenLoop:
     def _piece(self) -> bool:
         if self._unread:
             self._read(self._unread.popleft())
-        elif len(self._prepared) >= PREPARED or not self._prepare():
-            return False
-        return True
+            return True
+        return self._agenda.wants_more and self._agenda.prepare()
 
     # The steps of one arrival
 
-    def _prepare(self) -> bool:
-        arrival = next(self._mine, None)
-        if arrival is None:
-            self._exhausted = True
-            return False
-        assert arrival.due_s is not None
-        due_ns = self._t0_ns + round(arrival.due_s * 1e9)
-        wire = request(self._plan, self._before_length, arrival)
-        self._prepared.append((due_ns, arrival, wire))
-        return True
-
-    def _may_start(self, arrival: Arrival) -> bool:
-        most = self._plan.max_requests
+    def _may_start(self, ready: Ready) -> bool:
+        """Whether the ceilings allow it; what they do not allow is off the agenda then."""
+        most, arrival = self._plan.max_requests, ready.arrival
+        why = None
         if most is not None and arrival.seq >= most:
-            self.stop(f"the ceiling of --max-requests {most} was reached", planned=True)
-        elif self._ceiling is not None and not self._ceiling.reserve(arrival):
+            why = f"the ceiling of --max-requests {most} was reached"
+        elif self._ceiling is not None and not self._ceiling.reserve(
+            arrival, len(ready.wire), self._agenda.said_tokens(arrival)
+        ):
             most = self._plan.max_total_tokens
             self.for_all = True
-            self.stop(f"the ceiling of --max-total-tokens {most} was reached", planned=True)
-        return self.stopped is None
+            why = f"the ceiling of --max-total-tokens {most} was reached"
+        if why is None:
+            return True
+        self._agenda.take(ready)
+        self._agenda.forget(arrival)
+        self.stop(why, planned=True)
+        return False
 
-    def _start(self, due_ns: int, arrival: Arrival, wire: bytes) -> None:
+    def _start(self, ready: Ready) -> None:
+        arrival, now_ns = ready.arrival, time.perf_counter_ns()
+        due_ns = ready.due_ns
+        if self._agenda.closed and not arrival.turn:
+            due_ns = now_ns
+            due_s = self._s(now_ns)
+            arrival = replace(arrival, due_s=due_s, phase=self._plan.load.phase(due_s))
         if self._streams.in_flight >= self._cap:
             why = f"{self._cap} requests of this worker were open (--max-in-flight)"
             self._unstarted(arrival, Failure.IN_FLIGHT_CAP, why)
-        elif time.perf_counter_ns() - due_ns > self._timeout_ns:
+        elif now_ns - due_ns > self._timeout_ns:
             self._unstarted(arrival, Failure.DROPPED, "the generator was later than --timeout")
         else:
-            self._streams.send(Exchange(arrival), wire, due_ns + self._timeout_ns)
+            self._streams.send(Exchange(arrival), ready.wire, due_ns + self._timeout_ns)
 
     def _unstarted(self, arrival: Arrival, failure: Failure, why: str) -> None:
-        self._done(unsent(arrival, self._worker, self._now_s(), failure, why))
+        self._done(unsent(arrival, self._worker, self._now_s(), failure, why), None)
 
     def _read(self, exchange: Exchange) -> None:
         mode = self._plan.reasoning
-        self._done(outcome(exchange, self._worker, mode, self._t0_ns))
+        ended = outcome(exchange, self._worker, mode, self._t0_ns, self._count_tokens)
+        self._done(ended, exchange.ended_ns)
 
-    def _done(self, ended: Outcome) -> None:
+    def _done(self, ended: Outcome, ended_ns: int | None) -> None:
+        self._tell(ended)
+        now_ns = time.perf_counter_ns()
+        skipped = self._agenda.go_on(ended, now_ns if ended_ns is None else ended_ns)
+        if skipped is not None:
+            for one in skipped:
+                self._tell(one)
+            if self._agenda.closed and self.stopped is None:
+                pause_ns = 0 if ended.record.error is None else FAILED_PAUSE_NS
+                self._agenda.offer_slot(now_ns, now_ns + pause_ns)
+        if (skipped is None or self._agenda.closed) and (ready := self._agenda.next()) is not None:
+            self._timer.arm(ready.due_ns)
+
+    def _tell(self, ended: Outcome) -> None:
+        self._reported += 1
         if self._ceiling is not None:
             self._ceiling.spend(ended.record)
         self._report(ended)
 
     def _now_s(self) -> float:
-        return (time.perf_counter_ns() - self._t0_ns) // 1000 / 1e6
+        return self._s(time.perf_counter_ns())
+
+    def _s(self, at_ns: int) -> float:
+        return (at_ns - self._t0_ns) // 1000 / 1e6
 
 
 def part(whole: int, worker: int, workers: int) -> int:

@@ -1,12 +1,13 @@
 """From an exchange to its record, and from a record to its line in requests.jsonl."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 from loadtests.answer import Answer, cached_tokens, first_chunk_tokens, read_answer, tokens
 from loadtests.exchange import Exchange
+from loadtests.text_tokens import Counter
 from slo.record import Arrival, Failure, Record
 
 
@@ -20,16 +21,31 @@ class Outcome:
     received_bytes: int
 
 
-def outcome(exchange: Exchange, worker: int, mode: str, t0_ns: int) -> Outcome:
+def outcome(
+    exchange: Exchange, worker: int, mode: str, t0_ns: int, count: Counter | None = None
+) -> Outcome:
     """Read an exchange that has ended; `t0_ns` is the run's start on this machine's clock."""
     read = read_answer(exchange, mode)
     assert exchange.arrival is not None
+    reasoning, answer = "".join(read.reasoning_texts), "".join(read.answer_texts)
     record = _record(exchange.arrival, worker, exchange, read, t0_ns)
-    return Outcome(
+    if count is not None and (reasoning or answer):
+        record = _counted(record, count(reasoning + answer))
+    return Outcome(record, reasoning, answer, exchange.received_bytes)
+
+
+def _counted(record: Record, text_tokens: int) -> Record:
+    """With the tokens of its text; where the server said none, these are its output."""
+    if record.tokens_from == "usage":
+        return replace(record, text_tokens=text_tokens)
+    share = text_tokens / max(1, record.chunks)
+    first = record.first_chunk_tokens
+    return replace(
         record,
-        "".join(read.reasoning_texts),
-        "".join(read.answer_texts),
-        exchange.received_bytes,
+        text_tokens=text_tokens,
+        output_tokens=text_tokens,
+        tokens_from="tokenizer",
+        first_chunk_tokens=first if share < 1.5 else max(1, round(share)),
     )
 
 

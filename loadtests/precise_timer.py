@@ -39,6 +39,7 @@ class PreciseTimer:
         self._watcher: Any = None
         if self._file is not None:
             self._watcher = self._loop.io(self._file, _READ)
+            self._watcher.priority = self._loop.MAXPRI  # what is due goes before what has come
             self._watcher.start(self._fire)
 
     def arm(self, at_ns: int) -> None:

@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from loadtests.answer import read_answer
-from loadtests.chat_request import body, head, origin
+from loadtests.chat_request import head, origin, request
 from loadtests.options import AUTO, Plan
+from loadtests.own_prompts import own_prompts
 from loadtests.prompts import prompt, prompt_id
 from loadtests.reasoning import MODES, mode_seen
 from loadtests.stream import converse
@@ -68,12 +69,15 @@ def ask(plan: Plan, path: str) -> dict[str, Any] | None:
 
 def _trial(plan: Plan) -> str:
     url = f"{plan.url}{plan.api_path}"
-    first = next(iter(plan.load.mix))
-    # An index that no arrival has, so that this prompt is not asked again.
-    text = prompt(prompt_id(first, "en", "128", plan.load.seed, 10**9)).text
+    if plan.load.prompts:
+        messages = list(own_prompts(plan.load.prompts)[0].turns[0])
+    else:
+        first = next(iter(plan.load.mix))
+        # An index that no arrival has, so that this prompt is not asked again.
+        text = prompt(prompt_id(first, "en", "128", plan.load.seed, 10**9)).text
+        messages = [{"role": "user", "content": text}]
     tokens = plan.load.max_tokens if plan.reasoning == AUTO else TRIAL_TOKENS
-    content = body(plan, text, min(tokens, plan.load.max_tokens))
-    wire = b"%b%d\r\n\r\n%b" % (head(plan), len(content), content)
+    wire = request(plan, head(plan), messages, min(tokens, plan.load.max_tokens))
     exchange = converse(origin(plan.url), wire, plan.timeout_s)
     answer = read_answer(exchange, "none")
     if answer.failure is not None:

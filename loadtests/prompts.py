@@ -13,10 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from loadtests.code_prompts import CodeAnswer, code_problem
+from loadtests.input_lengths import CLASSES, LEAST
 from loadtests.math_prompts import MathAnswer, math_problem
+from loadtests.shared_prefix import shared_text
 
 LANGS = ("zh", "en")
-INPUT_CLASSES = ("128", "512", "896")  # about that many tokens, see docs/prompts.md
 
 Problem = Callable[[random.Random, str, int], tuple[str, MathAnswer | CodeAnswer]]
 SCENARIOS: dict[str, Problem] = {"math": math_problem, "code": code_problem}
@@ -31,9 +32,12 @@ class Prompt:
     answer: MathAnswer | CodeAnswer
 
 
-def prompt_id(scenario: str, lang: str, input_class: str, seed: int, index: int) -> str:
-    """Name a prompt: "math-zh-512-7-41"."""
-    return f"{scenario}-{lang}-{input_class}-{seed}-{index}"
+def prompt_id(
+    scenario: str, lang: str, input_class: str, seed: int, index: int, shared: float = 0.0
+) -> str:
+    """Name a prompt: "math-zh-512-7-41"; "math-zh-512-7-41-50" where half of it is shared."""
+    name = f"{scenario}-{lang}-{input_class}-{seed}-{index}"
+    return f"{name}-{100 * shared:g}" if shared else name
 
 
 def prompt(name: str) -> Prompt:
@@ -44,23 +48,29 @@ def prompt(name: str) -> Prompt:
     """
     parts = name.split("-")
     if (
-        len(parts) != 5
+        len(parts) not in (5, 6)
         or parts[0] not in SCENARIOS
         or parts[1] not in LANGS
-        or parts[2] not in INPUT_CLASSES
-        or not (parts[3].isdecimal() and parts[4].isdecimal())
+        or not all(part.isascii() and part.isdecimal() for part in parts[2:5])
+        or int(parts[2]) < LEAST
     ):
         raise ValueError(
             f"{name!r} is no prompt id; write {'|'.join(SCENARIOS)}-{'|'.join(LANGS)}"
-            f"-{'|'.join(INPUT_CLASSES)}-SEED-INDEX, as in math-zh-512-7-41"
+            f"-TOKENS-SEED-INDEX, as in math-zh-512-7-41"
         )
+    scenario, lang, tokens, seed = parts[0], parts[1], int(parts[2]), parts[3]
+    percent = float(parts[5]) if len(parts) == 6 else 0.0
+    if percent == 100:
+        name = "-".join(parts[:4])  # whatever its index: the same text for all
     # A string seed is hashed in full: neighbouring ids share nothing, and no two Pythons differ.
     rng = random.Random(name)
-    text, answer = SCENARIOS[parts[0]](rng, parts[1], int(parts[2]))
+    before = "" if percent in (0, 100) else shared_text(lang, seed, round(tokens * percent / 100))
+    own = round(tokens * (1 - percent / 100)) if before else tokens
+    text, answer = SCENARIOS[scenario](rng, lang, own)
     # The number comes first, so that no two prompts share even one block of a prefix cache.
     number = f"{rng.getrandbits(48):012x}"
-    head = f"题号 {number}。" if parts[1] == "zh" else f"Task {number}. "
-    return Prompt(name, head + text, answer)
+    head = f"题号 {number}。" if lang == "zh" else f"Task {number}. "
+    return Prompt(name, before + head + text, answer)
 
 
 def check(name: str) -> dict[str, object]:
@@ -77,7 +87,7 @@ def corpus() -> str:
         prompt_id(scenario, lang, input_class, 0, index)
         for scenario in SCENARIOS
         for lang in LANGS
-        for input_class in INPUT_CLASSES
+        for input_class in CLASSES
         for index in range(6)
     ]
     return "\n".join(prompt(name).text for name in names) + "\n"

@@ -6,10 +6,11 @@ import re
 import socket
 import subprocess
 import time
-from array import array
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import metadata
+from itertools import islice
 from os import cpu_count
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,10 +18,13 @@ from typing import Any, BinaryIO
 from loadtests.handover import Tally
 from loadtests.options import Plan
 from loadtests.preflight import Target
-from loadtests.prompts import SCENARIOS, check
-from loadtests.schedule import arrivals
+from loadtests.prompts import check
+from loadtests.receive_clock import KERNEL, PROCESS
+from loadtests.schedule import OWN, arrivals
+from loadtests.spread import Spread
 from slo import rundir
-from slo.rundir import Counts, Lateness, Run, Stopped, WorkerInfo
+from slo.record import Arrival
+from slo.rundir import Client, Counts, Run, Stopped, WorkerInfo
 
 
 class RunWriter:
@@ -38,24 +42,25 @@ class RunWriter:
         )
         self.total = Tally()
         self.not_started = 0
-        self._lateness_us = array("I")
+        self.scheduled = 0
+        self._plan = plan
+        self._lateness = Spread()
         self._target = target
-        scheduled = 0
-
-        def counted() -> Any:
-            nonlocal scheduled
-            for arrival in arrivals(plan.load):
-                scheduled += 1
-                yield arrival
-
-        rundir.write_schedule(self.directory, counted())
-        self.run = _new_run(self.directory.resolve().name, plan, target, now, scheduled)
+        # A closed loop has no plan: what it asks is known when it was asked.
+        planned = () if plan.load.process.closed else arrivals(plan.load)
+        rundir.write_schedule(self.directory, self._counted(planned))
+        self.run = _new_run(self.directory.resolve().name, plan, target, now, self.scheduled)
         self._write_target(None)
         self._requests: BinaryIO = (self.directory / rundir.REQUESTS).open("ab")
         self._answers: BinaryIO | None = None
         if plan.store_answers:
-            _write_checks(self.directory, plan)
+            _write_checks(self.directory, () if plan.load.process.closed else arrivals(plan.load))
             self._answers = (self.directory / rundir.ANSWERS).open("ab")
+
+    def _counted(self, planned: Iterable[Arrival]) -> Iterator[Arrival]:
+        for arrival in planned:
+            self.scheduled += 1
+            yield arrival
 
     def start(self, t0_mono_ns: int, t0_wall_ns: int, workers: tuple[WorkerInfo, ...]) -> None:
         """Write run.json for the first time, not finished."""
@@ -66,7 +71,8 @@ class RunWriter:
         """Append a worker's batch, and say what was in it."""
         tally = Tally(**batch["tally"])
         self.total.add(tally)
-        self._lateness_us.frombytes(batch["lateness_us"])
+        for micros in memoryview(batch["lateness_us"]).cast("I"):
+            self._lateness.add(micros)
         self._requests.write(batch["lines"])
         self._requests.flush()
         if self._answers is not None:
@@ -80,53 +86,91 @@ class RunWriter:
         if self._answers is not None:
             self._answers.close()
         self._write_target(info)
+        if self._plan.load.process.closed:
+            self._write_what_was_asked()
         # Imported late: workers need no numpy.
         from slo.histograms import write_hlog
 
         write_hlog(self.directory)
 
     def finish(
-        self, workers: tuple[WorkerInfo, ...], stopped: Stopped | None, *, finished: bool
+        self,
+        workers: tuple[WorkerInfo, ...],
+        stopped: Stopped | None,
+        clients: list[dict[str, Any]],
+        late_workers: tuple[str, ...],
+        *,
+        finished: bool,
     ) -> None:
         """Write run.json again, the last of all files."""
-        total = self.total
+        total, run = self.total, self.run
+        if self._plan.load.process.closed and (took_s := self._took_s(stopped)):
+            run = replace(run, rate_per_s=round(total.records / took_s, 3))
+        clocks = {client["receive_clock"] for client in clients}
         self.run = replace(
-            self.run,
+            run,
             workers=workers,
             counts=Counts(
-                scheduled=self.run.counts.scheduled,
+                scheduled=self.scheduled,
                 sent=total.sent,
                 completed=total.completed,
                 failed=total.failed,
                 dropped=total.dropped,
                 not_started=self.not_started,
             ),
-            lateness=lateness(self._lateness_us),
+            lateness=self._lateness.percentiles(),
+            receive_clock=None if not clocks else KERNEL if clocks == {KERNEL} else PROCESS,
+            client=_client(clients, late_workers),
             finished=finished,
             stopped=stopped,
         )
         rundir.write_run(self.directory, self.run)
+
+    def _took_s(self, stopped: Stopped | None) -> float:
+        end_s = self._plan.load.end_s
+        return end_s if stopped is None else min(stopped.at_s, end_s)
+
+    def _write_what_was_asked(self) -> None:
+        """schedule.csv of a closed loop, and by what its answers are graded."""
+        lines = rundir.read_lines(self.directory / rundir.REQUESTS)
+        asked = {record["seq"] for record in lines}
+        upto = max(asked, default=-1) + 1
+        every = islice(arrivals(self._plan.load), upto)
+        rows = [arrival for arrival in every if arrival.seq in asked]
+        rundir.write_schedule(self.directory, self._counted(rows))
+        if self._answers is not None:
+            _write_checks(self.directory, rows)
 
     def _write_target(self, end: dict[str, Any] | None) -> None:
         document = {"start": self._target.info, "end": end, "models": self._target.models}
         rundir.write_json(self.directory / rundir.TARGET, document)
 
 
-def lateness(micros: "array[int]") -> Lateness | None:
-    """Percentiles by rank ceil(p * N) of due to sent; None when nothing was sent."""
-    if not micros:
+def _client(clients: list[dict[str, Any]], late: tuple[str, ...]) -> Client | None:
+    """All workers in one: sums, and the busiest of them."""
+    if not clients:
         return None
-    ordered = sorted(micros)
-    at = [ordered[-(-len(ordered) * percent // 100) - 1] / 1000 for percent in (50, 95, 99)]
-    return Lateness(at[0], at[1], at[2], ordered[-1] / 1000)
+    lag, connects = Spread(), Spread()
+    for client in clients:
+        lag.merge(client["loop_lag"])
+        connects.merge(client["connects"])
+    return Client(
+        cpu_share=max(client["cpu_share"] for client in clients),
+        rss_mib=max(client["rss_mib"] for client in clients),
+        loop_lag=lag.percentiles(),
+        connects=sum(count for _, count in connects.pairs()),
+        connect=connects.percentiles(),
+        clock_step_ms=max(client["clock_step_ns"] for client in clients) / 1e6,
+        late_workers=late,
+    )
 
 
-def _write_checks(directory: Path, plan: Plan) -> None:
+def _write_checks(directory: Path, asked: Iterable[Arrival]) -> None:
     """Write checks.jsonl: by what each answer is graded, so that grading needs no load engine."""
     with (directory / rundir.CHECKS).open("w", encoding="utf-8") as file:
-        for arrival in arrivals(plan.load):
-            if arrival.scenario not in SCENARIOS:
-                continue  # a user's own prompt, of which we know no answer
+        for arrival in asked:
+            if arrival.scenario == OWN:
+                continue  # nobody told us the right answer
             known = {"seq": arrival.seq, "check": check(arrival.prompt_id)}
             file.write(json.dumps(known, ensure_ascii=False) + "\n")
 
@@ -157,6 +201,7 @@ def _new_run(name: str, plan: Plan, target: Target, now: datetime, scheduled: in
             "temperature": plan.temperature,
             "top_p": plan.top_p,
             "max_tokens": load.max_tokens,
+            "min_tokens": plan.min_tokens,
         },
         reasoning=target.reasoning,
         versions=_versions(),
@@ -171,6 +216,16 @@ def _new_run(name: str, plan: Plan, target: Target, now: datetime, scheduled: in
         t0_wall_ns=time.time_ns(),
         t0_mono_ns=time.perf_counter_ns(),
         counts=Counts(scheduled),
+        input_class=load.input_class,
+        ignore_eos=plan.ignore_eos,
+        options={
+            "turns": load.turns,
+            "think_s": load.think_s,
+            "shared_prefix": load.shared_prefix,
+            "prompts": load.prompts,
+            "tokenizer": plan.tokenizer,
+            "connections": "fresh" if plan.fresh_connections else "reused",
+        },
     )
 
 

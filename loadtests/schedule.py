@@ -1,70 +1,160 @@
 """When each request is due and what it asks: one seeded plan for any number of workers."""
 
+import itertools
 import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
-from loadtests.prompts import INPUT_CLASSES, LANGS, prompt_id
-from slo.record import Arrival
+from loadtests.input_lengths import drawn_length
+from loadtests.own_prompts import own_id, own_prompts
+from loadtests.prompts import LANGS, prompt_id
+from loadtests.trace import trace_rows
+from slo.arrival import Process, parse, warped
+from slo.record import Arrival, Phase
 
-ARRIVALS = ("constant", "poisson")
+OWN = "own"  # the scenario of a user's own prompts
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """What is to be sent; the mix holds shares by scenario."""
 
-    arrival: str
+    arrival: str  # as slo.arrival reads it
     rate_per_s: float
     warmup_s: float
     duration_s: float
     mix: dict[str, float]
-    input_class: str  # one of INPUT_CLASSES, or "mixed": equal parts of them
+    input_class: str  # as loadtests.input_lengths reads it
     max_tokens: int
     seed: int
+    turns: int = 1  # of a session
+    think_s: float = 0.0  # from a turn's end to when the next one is due
+    shared_prefix: float = 0.0  # share of each prompt that is the same for all
+    prompts: str | None = None  # file of a user's own prompts
+    stretched: bool = False  # a trace's time is stretched to the rate
+
+    @property
+    def process(self) -> Process:
+        """How arrivals are spread."""
+        return parse(self.arrival)
+
+    @property
+    def end_s(self) -> float:
+        """When nothing more is due."""
+        return self.warmup_s + self.duration_s
+
+    def phase(self, due_s: float) -> Phase:
+        """Whether what is due then is judged."""
+        return "warmup" if due_s < self.warmup_s else "measured"
+
+
+Session = tuple[Arrival, ...]  # its turns; mostly one
+
+
+def sessions(load: Load) -> Iterator[Session]:
+    """All sessions of warm-up and measured window, in the order in which they are due.
+
+    Times and contents are drawn from streams of their own, so that another mix keeps the times. Of
+    a closed loop they never end, and none has a due time.
+    """
+    contents = random.Random(f"{load.seed}-contents")
+    seq = 0
+    for number, (due_s, sizes) in enumerate(_starts(load)):
+        session = tuple(_turns(load, contents, number, seq, due_s, sizes))
+        yield session
+        seq += len(session)
 
 
 def arrivals(load: Load) -> Iterator[Arrival]:
-    """All arrivals of warm-up and measured window, in the order in which they are due.
+    """All turns of all sessions, by their numbers."""
+    return itertools.chain.from_iterable(sessions(load))
 
-    Times and contents are drawn from streams of their own, so that another mix keeps the times.
-    """
-    contents = random.Random(f"{load.seed}-contents")
-    scenarios, shares = list(load.mix), list(load.mix.values())
-    classes = INPUT_CLASSES if load.input_class == "mixed" else (load.input_class,)
-    for seq, due_s in enumerate(due_times(load)):
-        scenario = contents.choices(scenarios, shares)[0]
-        lang, input_class = contents.choice(LANGS), contents.choice(classes)
-        yield Arrival(
-            seq=seq,
-            due_s=due_s,
-            phase="warmup" if due_s < load.warmup_s else "measured",
-            scenario=scenario,
-            lang=lang,
-            input_class=input_class,
-            prompt_id=prompt_id(scenario, lang, input_class, load.seed, seq),
-            max_tokens=load.max_tokens,
-            session=seq,
-        )
+
+def of_worker(plan: Iterator[Session], worker: int, workers: int) -> Iterator[Session]:
+    """One worker's part: every n-th session. The parts together are the plan."""
+    return itertools.islice(plan, worker, None, workers)
 
 
 def due_times(load: Load) -> Iterator[float]:
     """Due times in [0, warm-up + duration), whole microseconds as schedule.csv has them."""
-    end_s = load.warmup_s + load.duration_s
-    if load.arrival == "constant":
-        # Multiplied, not added up: the last of a million is as exact as the first.
-        for seq in range(math.ceil(end_s * load.rate_per_s)):
-            due_s = round(seq / load.rate_per_s, 6)
-            if due_s < end_s:
-                yield due_s
-        return
+    process = load.process
+    segments = process.segments(load.rate_per_s, load.warmup_s, load.duration_s)
     times = random.Random(f"{load.seed}-times")
-    at_s = 0.0
-    while (at_s := at_s + times.expovariate(load.rate_per_s)) < end_s:
-        yield round(at_s, 6)
+    for time_s in warped(_units(times, process.shape), segments):
+        if (due_s := round(time_s, 6)) < load.end_s:
+            yield due_s
 
 
-def of_worker(plan: Iterator[Arrival], worker: int, workers: int) -> Iterator[Arrival]:
-    """One worker's part: every n-th session, all turns of it. The parts together are the plan."""
-    return (arrival for arrival in plan if arrival.session % workers == worker)
+def _units(times: random.Random, shape: float) -> Iterator[float]:
+    if math.isinf(shape):
+        yield from map(float, itertools.count())
+    at = 0.0
+    while True:
+        at += times.expovariate(1.0) if shape == 1 else times.gammavariate(shape, 1 / shape)
+        yield at
+
+
+def _starts(load: Load) -> Iterator[tuple[float | None, tuple[int, int] | None]]:
+    """When each session is due, and its tokens in and out where a trace says them."""
+    if load.process.closed:
+        yield from itertools.repeat((None, None))
+    elif load.process.trace:
+        for row in trace_rows(load.process.trace, load.rate_per_s if load.stretched else 0.0):
+            if row.at_s >= load.end_s:
+                return
+            yield row.at_s, (row.input_tokens, row.output_tokens)
+    else:
+        yield from ((due_s, None) for due_s in due_times(load))
+
+
+def _turns(
+    load: Load,
+    contents: random.Random,
+    session: int,
+    seq: int,
+    due_s: float | None,
+    sizes: tuple[int, int] | None,
+) -> Iterator[Arrival]:
+    scenario = contents.choices(list(load.mix), list(load.mix.values()))[0]
+    lang = contents.choice(LANGS)
+    phase = "measured" if due_s is None else load.phase(due_s)
+    own = own_prompts(load.prompts)[_own_index(load, session)] if load.prompts else None
+    for turn in range(load.turns if own is None else min(load.turns, len(own.turns))):
+        input_class, max_tokens = drawn_length(load.input_class, contents), load.max_tokens
+        if sizes is not None:
+            input_class, max_tokens = str(sizes[0]), sizes[1]
+        if own is None:
+            name = prompt_id(scenario, lang, input_class, load.seed, seq + turn, load.shared_prefix)
+        else:
+            name, scenario, lang, input_class = own_id(own.index, turn), OWN, "", OWN
+            max_tokens = own.max_tokens or max_tokens
+        yield Arrival(
+            seq=seq + turn,
+            due_s=None if turn else due_s,
+            phase=phase,
+            scenario=scenario,
+            lang=lang,
+            input_class=input_class,
+            prompt_id=name,
+            max_tokens=max_tokens,
+            session=session,
+            turn=turn,
+            after_seq=seq + turn - 1 if turn else None,
+            think_s=load.think_s if turn else None,
+        )
+
+
+def _own_index(load: Load, session: int) -> int:
+    """Each prompt once, in an order of the seed's, before any comes again."""
+    count = len(own_prompts(load.prompts or ""))
+    turn, place = divmod(session, count)
+    return _shuffled(count, f"{load.seed}-{turn}")[place]
+
+
+@lru_cache(maxsize=2)
+def _shuffled(count: int, seed: str) -> list[int]:
+    order = list(range(count))
+    random.Random(seed).shuffle(order)
+    return order

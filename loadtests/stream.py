@@ -9,8 +9,10 @@ import gevent.socket
 from gevent.event import Event
 
 from loadtests.chat_request import Origin
+from loadtests.client_watch import ClientWatch
 from loadtests.connection import Address, Connection, failure_of
 from loadtests.exchange import Exchange
+from loadtests.receive_clock import PROCESS, ReceiveClock
 from loadtests.tls import client_context
 from slo.record import Failure
 
@@ -23,11 +25,23 @@ TICK_S = 0.02
 class Streams:
     """All connections of one worker; `ended` is called once for each exchange.
 
-    `spare` connections are kept open beyond those in use, so that no request waits for one.
+    `spare` connections are kept open beyond those in use, so that no request waits for one; with
+    `fresh`, each request opens one of its own.
     """
 
-    def __init__(self, place: Origin, ended: Callable[[Exchange], None], *, spare: int = 0) -> None:
-        self.spare = spare
+    def __init__(
+        self,
+        place: Origin,
+        ended: Callable[[Exchange], None],
+        clock: ReceiveClock,
+        *,
+        spare: int = 0,
+        fresh: bool = False,
+    ) -> None:
+        self.watch = ClientWatch(clock)
+        self._clock = clock
+        self._spare = 0 if fresh else spare
+        self._fresh = fresh
         self._place = place
         self._ended = ended
         self._address: Address | None = None
@@ -69,7 +83,7 @@ class Streams:
         if connection is None:
             assert self._failure is not None
             exchange.broke, exchange.detail = self._failure
-            exchange.ended_ns = time.perf_counter_ns()
+            exchange.sent_ns = exchange.ended_ns = time.perf_counter_ns()
             self._ended(exchange)
             return
         self._busy[connection] = None
@@ -77,6 +91,7 @@ class Streams:
 
     def tick(self, *, soon: bool) -> None:
         """End what is over its deadline, close what is old, open what is needed soon."""
+        self.watch.tick(round(TICK_S * 1e9))
         now_ns = time.perf_counter_ns()
         while self._busy and (first := next(iter(self._busy))).deadline_ns <= now_ns:
             first.give_up(Failure.TIMEOUT_BEFORE_HEADERS, "nothing more came until the timeout")
@@ -84,7 +99,7 @@ class Streams:
             self._free.popleft().close()
         if soon and now_ns >= self._no_spare_before_ns:
             try:
-                for _ in range(self.spare - len(self._free) - len(self._opening)):
+                for _ in range(self._spare - len(self._free) - len(self._opening)):
                     if (spare := self._new()) is not None and not spare.closed:
                         self._opening.add(spare)
             except OSError:
@@ -112,9 +127,14 @@ class Streams:
         return self._opening.pop() if self._opening else None
 
     def _new(self) -> Connection | None:
-        return None if self._address is None else Connection(self._address, self._on_end)
+        if self._address is None:
+            return None
+        return Connection(self._address, self._clock, self._on_end)
 
     def _on_end(self, connection: Connection, exchange: Exchange | None) -> None:
+        if connection.opened_ns:
+            self.watch.opening_took(connection.opened_ns - connection.began_ns)
+            connection.opened_ns = 0  # noted
         if exchange is None:
             self._opening.discard(connection)
             if connection in self._free:
@@ -123,7 +143,9 @@ class Streams:
                 self._no_spare_before_ns = time.perf_counter_ns() + FAILED_PAUSE_NS
         else:
             self._busy.pop(connection, None)
-        if not connection.closed:
+        if self._fresh and exchange is not None:
+            connection.close()
+        elif not connection.closed:
             self._free.append(connection)
         if exchange is not None:
             self._ended(exchange)
@@ -133,7 +155,7 @@ def converse(place: Origin, request: bytes, timeout_s: float) -> Exchange:
     """Send one request and wait for its end."""
     over = Event()
     exchange = Exchange()
-    streams = Streams(place, lambda _: over.set())
+    streams = Streams(place, lambda _: over.set(), ReceiveClock(PROCESS))
     streams.find()
     deadline_ns = time.perf_counter_ns() + round(timeout_s * 1e9)
     streams.send(exchange, request, deadline_ns)

@@ -1,7 +1,9 @@
 """The ceiling on tokens: nothing is started that could take the sum over it."""
 
 from loadtests.options import Plan
-from slo.record import Arrival, Record
+from slo.record import Arrival, Failure, Record
+
+_NOT_ASKED = (Failure.UNRESOLVED, Failure.REFUSED, Failure.CONNECT_TIMEOUT, Failure.TLS)
 
 
 class TokenCeiling:
@@ -19,9 +21,15 @@ class TokenCeiling:
         share, rest = divmod(plan.max_total_tokens, plan.workers)
         return cls(share + (worker < rest))
 
-    def reserve(self, arrival: Arrival) -> bool:
-        """Set aside the most that a request can take; false where too little is left."""
-        most = int(arrival.input_class) + arrival.max_tokens
+    def reserve(self, arrival: Arrival, request_bytes: int, said_tokens: int) -> bool:
+        """Set aside the most that a request can take; false where too little is left.
+
+        `said_tokens` are those of a session's earlier turns. Of a prompt whose length is not
+        known, each byte may be a token.
+        """
+        known = arrival.input_class.isdecimal()
+        most = arrival.max_tokens
+        most += said_tokens + int(arrival.input_class) if known else request_bytes
         if most > self._left:
             return False
         self._left -= most
@@ -31,7 +39,7 @@ class TokenCeiling:
     def spend(self, record: Record) -> None:
         """Give back what an ended request did not take, where the server said what it took."""
         reserved = self._reserved.pop(record.seq, 0)
-        if record.sent_s is None:
+        if record.sent_s is None or record.error in _NOT_ASKED:
             self._left += reserved
         elif record.tokens_from == "usage":
             self._left += reserved - (record.prompt_tokens or 0) - (record.output_tokens or 0)

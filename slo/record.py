@@ -43,7 +43,7 @@ class Arrival:
     """What was intended: one row of schedule.csv, written before the first request.
 
     `due_s` is None for a later turn of a session, which is due `think_s` after turn `after_seq`
-    ended.
+    ended, and in a closed loop, where a request is due when another ended: when it is sent.
     """
 
     seq: int
@@ -80,7 +80,7 @@ class Record:
     after_seq: int | None
     think_s: float | None
     worker: int
-    sent_s: float | None = None
+    sent_s: float | None = None  # on a connection of its own: when connecting began
     connected_s: float | None = None  # None on a connection that was open already
     first_event_s: float | None = None  # first SSE event of any kind
     first_token_s: float | None = None  # first visible text, reasoning or answer
@@ -100,6 +100,7 @@ class Record:
     error_detail: str | None = None  # one line, for a person
     timings: dict[str, float] | None = None  # the server's own, as it sent them
     cached_tokens: int | None = None  # of the prompt, found in the server's prefix cache
+    text_tokens: int | None = None  # of the text that came, by --tokenizer
 
     @property
     def completed(self) -> bool:

@@ -20,14 +20,10 @@ SCHEMA = "1.0"
 
 RUN = "run.json"
 SCHEDULE = "schedule.csv"
-REQUESTS = "requests.jsonl"
-LATENCY = "latency.hlog"
-ANSWERS = "answers.jsonl"
-CHECKS = "checks.jsonl"
-GRADES = "grades.jsonl"
+REQUESTS, LATENCY = "requests.jsonl", "latency.hlog"
+ANSWERS, CHECKS, GRADES = "answers.jsonl", "checks.jsonl", "grades.jsonl"
 TARGET = "target.json"
-GPU = "gpu.jsonl"
-SERVER = "server.jsonl"
+GPU, SERVER = "gpu.jsonl", "server.jsonl"
 VERDICT = "verdict.json"
 
 T = TypeVar("T")
@@ -132,6 +128,12 @@ class Run:
     finished: bool = False
     stopped: Stopped | None = None
     imported: Imported | None = None
+    input_class: str | None = None
+    ignore_eos: bool | None = None
+    # turns, think_s, shared_prefix, prompts, tokenizer, connections (reused | fresh)
+    options: dict[str, float | int | str | None] | None = None
+    receive_clock: str | None = None  # kernel | process: who stamped what came
+    client: Client | None = None
     schema: str = SCHEMA
 
 

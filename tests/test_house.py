@@ -14,7 +14,7 @@ SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob
 
 OURS = {
     "target": (),
-    "loadtests": ("slo.record", "slo.rundir", "slo.histograms", "slo.quantities"),
+    "loadtests": ("slo.arrival", "slo.record", "slo.rundir", "slo.histograms", "slo.quantities"),
     "slo": ("slo",),
     "reports": ("slo",),
 }

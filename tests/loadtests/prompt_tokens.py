@@ -13,7 +13,7 @@ from pathlib import Path
 
 import tiktoken
 
-from loadtests import code_prompts, math_prompts, prompts
+from loadtests import code_prompts, input_lengths, math_prompts, prompts
 
 PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
@@ -32,7 +32,7 @@ def table(qwen: tiktoken.Encoding) -> Iterator[str]:
     yield "| scenario | language | class | mean tokens | least | most |\n|---|---|---|---|---|---|"
     for scenario in prompts.SCENARIOS:
         for lang in prompts.LANGS:
-            for size in prompts.INPUT_CLASSES:
+            for size in input_lengths.CLASSES:
                 ids = (prompts.prompt_id(scenario, lang, size, 0, index) for index in range(200))
                 counts = [len(qwen.encode(prompts.prompt(name).text)) for name in ids]
                 mean = statistics.mean(counts)

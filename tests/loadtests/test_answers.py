@@ -156,7 +156,7 @@ def test_a_connection_that_nobody_takes_times_out() -> None:
             waiting.connect_ex(full.getsockname())
         record = one(plan(f"http://127.0.0.1:{full.getsockname()[1]}", timeout_s=0.5)).record
     assert record.error is Failure.CONNECT_TIMEOUT
-    assert record.sent_s is None
+    assert record.connected_s is None
 
 
 def test_a_server_without_tls_behind_https_fails_by_tls(url: str) -> None:

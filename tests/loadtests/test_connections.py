@@ -71,7 +71,7 @@ def test_a_certificate_that_nobody_vouches_for_fails_by_tls() -> None:
     assert record.error is Failure.TLS
     assert record.error_detail is not None
     assert "certificate verify failed" in record.error_detail
-    assert record.sent_s is None
+    assert record.connected_s is None
 
 
 def test_the_garbage_collector_is_as_it_was_after_a_run() -> None:

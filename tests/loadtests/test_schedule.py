@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadtests.open_loop import part
-from loadtests.schedule import Load, arrivals, of_worker
+from loadtests.schedule import Load, arrivals, of_worker, sessions
 from tests.loadtests.loops import LOAD
 
 POISSON = replace(
@@ -60,13 +60,14 @@ def test_another_mix_keeps_the_times_and_another_seed_does_not() -> None:
     assert list(arrivals(POISSON)) == list(arrivals(POISSON))
 
 
-@given(workers=st.integers(1, 9), seed=st.integers(0, 2**31))
-def test_the_workers_parts_together_are_the_plan(workers: int, seed: int) -> None:
-    load: Load = replace(POISSON, duration_s=3.0, warmup_s=1.0, seed=seed)
+@given(workers=st.integers(1, 9), seed=st.integers(0, 2**31), turns=st.integers(1, 3))
+def test_the_workers_parts_together_are_the_plan(workers: int, seed: int, turns: int) -> None:
+    load: Load = replace(POISSON, duration_s=3.0, warmup_s=1.0, seed=seed, turns=turns)
     plan = list(arrivals(load))
-    parts = [list(of_worker(arrivals(load), worker, workers)) for worker in range(workers)]
-    assert all(a.seq % workers == worker for worker, one in enumerate(parts) for a in one)
-    assert sorted((a for one in parts for a in one), key=lambda a: a.seq) == plan
+    parts = [list(of_worker(sessions(load), worker, workers)) for worker in range(workers)]
+    turns = [[turn for session in one for turn in session] for one in parts]
+    assert all(a.session % workers == worker for worker, one in enumerate(turns) for a in one)
+    assert sorted((a for one in turns for a in one), key=lambda a: a.seq) == plan
     assert [arrival.seq for arrival in plan] == list(range(len(plan)))
 
 
