@@ -37,9 +37,8 @@ class Server:
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for /health to say ready; what went wrong stands in `why`."""
-        assert self.process is not None
         while time.monotonic() - self.started_s < timeout_s:
-            if self.process.poll() is not None:
+            if self.process is not None and self.process.poll() is not None:
                 lines = self.log.read_text(errors="replace").strip().splitlines()
                 self.why = f"exit {self.process.returncode}: {lines[-1] if lines else ''}"[:400]
                 return False

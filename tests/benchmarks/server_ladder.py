@@ -51,13 +51,16 @@ class Bench:
     rehearse: bool
     input_class: str
     output: int
+    prestart: bool
+    stage: str
+    attach: bool  # the servers of vLLM run already
     results: dict[str, Any] = field(default_factory=dict)
     runs: int = 0
 
     def save(self, name: str, value: Any) -> None:
         """Keep a result, on disk too."""
         self.results[name] = value
-        path = self.out / "results.json"
+        path = self.out / f"results-{self.stage}.json"
         path.with_suffix(".new").write_text(json.dumps(self.results, indent=1, default=str))
         path.with_suffix(".new").replace(path)
 
@@ -70,7 +73,7 @@ class Bench:
     ) -> dict[str, Any]:
         """One run of the load engine at a rate; its row."""
         self.runs += 1
-        directory = self.out / "runs" / f"{self.runs:02d}-{server.name}-{label}"
+        directory = self.out / f"runs-{self.stage}" / f"{self.runs:02d}-{server.name}-{label}"
         window = self.window_s(seconds)
         warmup = 2.0 if self.rehearse else max(4.0, min(8.0, 3 / rate))
         workers = "1" if rate < 15 or self.rehearse else "4"
@@ -87,7 +90,7 @@ class Bench:
                              timeout=window + 120)  # fmt: skip
         if not (directory / "run.json").exists():
             raise RuntimeError(f"locust: {end.stderr.strip()[-500:] or end.stdout[-500:]}")
-        row = row_of(directory, rate, self.out / "gpu.jsonl")
+        row = row_of(directory, rate, self.out / f"gpu-{self.stage}.jsonl")
         row["load_exit"] = end.returncode
         say(f"{server.name} {label} at {rate:.2f}/s: {brief(row)}")
         return row
@@ -227,8 +230,9 @@ def base(bench: Bench) -> list[str]:
 
 def stage_hf(bench: Bench, until: float) -> None:
     """The modes of transformers."""
+    later = vllm_servers(bench) if bench.prestart else {}
     hf = [*base(bench), "--engine", "hf", "--mode"]
-    few = ["--max-queue", "4"]
+    few = ["--max-queue", "8"]
     oom = ["--fault", "out-of-memory:share=0.2", "--seed", "3"]
     options = {
         "dynamic": [*hf, "dynamic", *few],
@@ -240,12 +244,15 @@ def stage_hf(bench: Bench, until: float) -> None:
     }
     with running(bench, {n: ours(n, 8101 + k, bench.out, o)
                          for k, (n, o) in enumerate(options.items())}) as servers:  # fmt: skip
-        for name in ("dynamic", "batch", "static-compile", "continuous", "nocache"):
+        for name in ("dynamic", "batch", "static-compile", "continuous"):
             measure(bench, servers, name, alone if name in ALONE else batched, until)
+        for server in later.values():  # they outlive this program; these two rows are the least
+            server.start(VLLM_ENV)
+        measure(bench, servers, "nocache", alone, until)
         measure(bench, servers, "survivor", lambda b, s, f: survival(b, s, f, True), until)
 
 
-def stage_vllm(bench: Bench, until: float) -> None:
+def vllm_servers(bench: Bench) -> dict[str, Server]:
     """vLLM behind our server, and behind its own."""
     gpu = [] if bench.rehearse else ["--gpu-memory-utilization", "0.2", "--kv-cache-gib", "16"]
     vllm = [*base(bench), "--engine", "vllm", "--max-num-seqs", "256", *gpu,
@@ -267,6 +274,12 @@ def stage_vllm(bench: Bench, until: float) -> None:
     ]
     url = "http://127.0.0.1:8131"
     servers["vllm-serve"] = Server("vllm-serve", command, bench.out / "vllm-serve.log", url)
+    return servers
+
+
+def stage_vllm(bench: Bench, until: float) -> None:
+    """vLLM's modes, and both front ends on the same load."""
+    servers = vllm_servers(bench)
     with running(bench, servers) as up:
         if "vllm-serve" in up:
             with step(bench, "vllm-serve-warm") as found:
@@ -290,7 +303,8 @@ def running(bench: Bench, servers: dict[str, Server]) -> Iterator[dict[str, Serv
     timeout_s = 240.0
     try:
         for server in servers.values():
-            server.start(VLLM_ENV)
+            if not bench.attach:
+                server.start(VLLM_ENV)
         together([threading.Thread(target=s.wait, args=(timeout_s,)) for s in servers.values()])
         up = {name: server for name, server in servers.items() if server.why is None}
         for name, server in servers.items():
@@ -320,6 +334,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--stage", choices=("hf", "vllm"), action="append")
     parser.add_argument("--out", type=Path, default=Path("runs/server-ladder"))
     parser.add_argument("--rehearse", action="store_true", help="tiny model, CPU, seconds")
+    parser.add_argument("--prestart", action="store_true", help="hf: start vLLM's servers, too")
+    parser.add_argument("--attach", action="store_true", help="vllm: they were started so")
     parser.add_argument("--input-class", default="512")
     parser.add_argument("--output", type=int, default=128)
     parser.add_argument(
@@ -328,17 +344,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     args.out.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("PYTHONPATH", str(ROOT))
-    bench = Bench(args.out, args.rehearse, args.input_class, args.output)
+    bench = Bench(
+        args.out,
+        args.rehearse,
+        args.input_class,
+        args.output,
+        args.prestart,
+        "-".join(args.stage or ["all"]),
+        args.attach,
+    )
     bench.save("host", {"platform": platform.platform(), "cpus": os.cpu_count(),
                         "argv": sys.argv[1:], "prompt_class": args.input_class})  # fmt: skip
     until = BEGAN + args.within
-    sidecar = [sys.executable, "-m", "target.nvml_sidecar", "--out", str(args.out / "gpu.jsonl")]
+    sidecar = [
+        sys.executable,
+        "-m",
+        "target.nvml_sidecar",
+        "--out",
+        str(args.out / f"gpu-{bench.stage}.jsonl"),
+    ]
     with subprocess.Popen([*sidecar, "--period", "0.5"], cwd=ROOT) as process:
         for stage in args.stage or ("hf", "vllm"):
             {"hf": stage_hf, "vllm": stage_vllm}[stage](bench, until)
         process.terminate()
     failed = [n for n, v in bench.results.items() if isinstance(v, dict) and "error" in v]
-    say(f"done; failed: {failed or 'none'}; {args.out / 'results.json'}")
+    say(f"done; failed: {failed or 'none'}; {args.out}")
     return 1 if failed else 0
 
 
