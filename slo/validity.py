@@ -7,16 +7,17 @@ import numpy as np
 
 from slo.evidence import Schedule
 from slo.histograms import FAILED, Counts, merged, tag_of, value_at_s
-from slo.latencies import spans
+from slo.latencies import Floats, Mask, spans
 from slo.measurements import Measurements
 from slo.objectives import LATENCIES, Slo
 from slo.quantities import show_s
 from slo.record import Failure
 from slo.rundir import Run
-from slo.verdict import Check
+from slo.verdict import Check, Result, Row
 
 ALL = ("*",)
 _PER_TOKEN = ("tpot", "output_tokens_per_s")
+_MARKS = 3  # tokens of an answer that are no text
 # An HDR bucket of 3 digits is at most 0.1 % wide, and a value lies anywhere in it.
 _HDR_WIDTH = 0.002
 
@@ -159,18 +160,25 @@ def clocks(run: Run, limit_s: float | None) -> Check:
     return passed("clocks", show_s(bound), limit, "The workers' clocks agree well enough.")
 
 
-def length(measured: Measurements, slo: Slo) -> Check:
-    """Whether the measured window was long enough for what is asked.
+def length(measured: Measurements, slo: Slo, rows: Sequence[Row]) -> Check:
+    """Whether the measured window was long enough for what is asked; a proven miss stands.
 
-    A window shorter than a latency limit cannot show what happens to a request that takes so long.
+    A window planned shorter than a latency limit cannot show what happens to a request that takes
+    so long.
     """
     start, end = measured.window_s
-    window, least = (end - start) * 1.001, slo.validity.duration_s
-    longer = [o for o in slo.objectives if max(o.limits_s, default=0.0) > window]
+    least, planned_s = slo.validity.duration_s, measured.run.duration_s * 1.001
     shown = show_s(end - start)
-    if window < least:
+    if (end - start) * 1.001 < least:
+        turned = tuple(
+            o.label
+            for o, row in zip(slo.objectives, rows, strict=True)
+            if row.outcome is not Result.FAIL
+        )
         why = f"The measured window was {shown}, asked are {show_s(least)} at least."
-        return voided("length", shown, f">= {show_s(least)}", why)
+        if turned:
+            return voided("length", shown, f">= {show_s(least)}", why, turned)
+    longer = [o for o in slo.objectives if max(o.limits_s, default=0.0) > planned_s]
     if longer:
         longest = show_s(max(longer[0].limits_s))
         why = f"The measured window of {shown} is shorter than a limit of {longest}."
@@ -195,7 +203,23 @@ def tokens(measured: Measurements, limit: float = 0.01) -> Check:
         why = f"{int(guessed.sum())} requests have no token count of the server's, "
         why += f"{int(fewer.sum())} one below their chunks of text; latencies stay valid."
         return voided("token counts", shown, allowed, why, _PER_TOKEN)
-    return passed("token counts", shown, allowed, "Token counts and chunks of text agree.")
+    return _text_tokens(columns.numbers, done, shown, allowed)
+
+
+def _text_tokens(
+    numbers: dict[str, Floats], done: Mask, shown: str, allowed: str, limit: float = 0.01
+) -> Check:
+    """Whether the server counted as many tokens as --tokenizer found in the text that came."""
+    output, text = numbers["output_tokens"][done], numbers["text_tokens"][done]
+    known = np.isfinite(text) & np.isfinite(output)
+    # The end of text and the marks of reasoning are tokens without text.
+    off = np.maximum(np.abs(output[known] - text[known]) - _MARKS, 0).sum()
+    share = float(off / max(output[known].sum(), 1))
+    if share > limit:
+        shown, allowed = f"{share:.1%} of tokens", f"<= {limit:.0%} of tokens"
+        why = "The server's token counts and the text that came differ, by --tokenizer."
+        return voided("token counts", shown, allowed, why, _PER_TOKEN)
+    return passed("token counts", shown, allowed, "Token counts and the text that came agree.")
 
 
 def judged(measured: Measurements, slo: Slo) -> Check:

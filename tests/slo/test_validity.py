@@ -249,6 +249,21 @@ def test_constant_arrivals_off_beat_are_seen(run: Path) -> None:
     assert (check.outcome, check.why) == ("void", "Constant arrivals are 10.0 ms off beat.")
 
 
+def test_a_short_run_proves_a_miss_and_nothing_else(run: Path) -> None:
+    long = replace(SLO.validity, duration_s=120.0)
+    slo = replace(SLO, validity=long, load=Load())
+    verdict = judge(run, slo)
+    assert verdict.result is Result.INVALID
+    assert "length: The measured window was 40.0 s, asked are 120 s at least" in verdict.sentence
+    missed = tuple(replace(o, limit=0.01) for o in slo.objectives)
+    assert judge(run, replace(slo, objectives=missed)).result is Result.FAIL
+    longer = tuple(replace(o, limit=50.0) for o in SLO.objectives)
+    verdict = judge(run, replace(SLO, objectives=longer))
+    assert "length: The measured window of 40.0 s is shorter than a limit of 50.0 s" in (
+        verdict.sentence
+    )
+
+
 def test_few_arrivals_are_too_few_to_tell_a_process(run: Path) -> None:
     of = replace(read_run(run), arrival="poisson", rate_per_s=1.0)
     check = load_checks.arrivals(of, _schedule(_poisson(1, 20, 4)), (0.0, 20.0))
