@@ -176,7 +176,9 @@ def _in_unit(line: Line | None, side: str, unit: str) -> str:
         return NOT_MEASURED
     value = getattr(line, side)
     scale = next((per for known, per in _PER.items() if unit.split(" ")[0] == known), 1.0)
-    return ">timeout" if value is None else f"{value * scale:.3g}"
+    if value is None:
+        return ">timeout"
+    return f"{value * scale:.0f}" if value * scale >= 100 else f"{value * scale:.3g}"
 
 
 def _change(line: Line | None) -> str:
