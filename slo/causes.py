@@ -70,7 +70,8 @@ def causes_of(directory: Path, run: Run, requests: Requests, limits: Limits = LI
     inside = (first >= window[0]) & (first < window[1])
     mbu, mfu = None, None
     if found.machine is not None:
-        prompts = requests.numbers["prompt_tokens"][inside]
+        cached = np.nan_to_num(requests.numbers["cached_tokens"])
+        prompts = (requests.numbers["prompt_tokens"] - cached)[inside]
         mbu, mfu = rooflines(load, server, found.machine, prompts, window[1] - window[0])
     seconds = window[1] - window[0]
     signals = Signals(seconds, load, gpu, log.unavailable, server, mbu, mfu, found.why)

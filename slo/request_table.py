@@ -17,6 +17,7 @@ _COLUMNS = (
     "last_token_s",
     "ended_s",
     "prompt_tokens",
+    "cached_tokens",
     "output_tokens",
     "chunks",
 )

@@ -1,7 +1,9 @@
 """The GPU sidecar beside a run: a process of this machine, or one that runs on the target's."""
 
+import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +15,7 @@ from slo.target_probe import TargetError
 
 LOG = "sidecar.log"
 PERIOD_S = 0.5
+START_S = 5.0
 LAST_PULL_S = 30.0
 
 
@@ -38,6 +41,7 @@ def _local(directory: Path, say: Callable[[str], None]) -> Iterator[None]:
     argv += ["--out", str(directory / rundir.GPU), "--period", str(PERIOD_S)]
     path = directory / LOG
     with path.open("wb") as log, child(argv, stdout=log) as process:
+        _wait_for_header(directory / rundir.GPU, process)
         yield
         code = process.poll()
     if code is not None and code != 0:
@@ -45,6 +49,15 @@ def _local(directory: Path, say: Callable[[str], None]) -> Iterator[None]:
         say(f"the GPU was not measured: the sidecar ended with {code}: {told[-1]}")
     elif path.stat().st_size == 0:
         path.unlink()
+
+
+def _wait_for_header(path: Path, process: "subprocess.Popen[bytes]") -> None:
+    """Let NVML start, which takes seconds at times: the run's beginning is to have samples too."""
+    deadline = time.monotonic() + START_S
+    while process.poll() is None and time.monotonic() < deadline:
+        if path.exists() and path.stat().st_size:
+            return
+        time.sleep(0.02)
 
 
 @contextmanager

@@ -185,7 +185,8 @@ def gpu_of(
     return GpuSignals(
         gpu=inside[0].gpu,
         samples=int(np.isfinite(of["util_gpu_pct"]).sum()),
-        seconds=float(at[-1] - at[0]),
+        # Each sample speaks for one period, the last one too.
+        seconds=float(at[-1] - at[0]) * len(at) / max(1, len(at) - 1),
         util_pct=mean(of["util_gpu_pct"]),
         util_mem_pct=mean(of["util_mem_pct"]),
         sm_pct=mean(of["sm_active_pct"]),
@@ -193,7 +194,7 @@ def gpu_of(
         dram_pct=mean(of["dram_active_pct"]),
         power_w=mean(of["power_w"]),
         throttling=_throttling(inside, of),
-        clock_ratio=_ratio(mean(of["sm_clock_mhz"]), about and about.max_sm_clock_mhz),
+        clock_ratio=_ratio(mean(of["sm_clock_mhz"]), about.max_sm_clock_mhz if about else None),
         limit_lowered=_lowered(about),
         used=growth(at, of["mem_used_mib"]),
     )
@@ -218,7 +219,7 @@ def rooflines(
 ) -> tuple[float | None, float | None]:
     """MBU and MFU over the window: by the server's own counters where it has them.
 
-    `prompts` are the token counts of the prompts whose first token came in the window.
+    `prompts` are the tokens computed of the prompts whose first token came in the window.
     """
     peak = machine.peak
     traffic = server.bytes_per_s if server else None

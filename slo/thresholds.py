@@ -21,7 +21,7 @@ class Threshold:
 TABLE = {
     "evidence_s": Threshold(10, "s", "NVML's power is a 1 s mean: ten of them are the least"),
     "evidence_samples": Threshold(20, "samples", "the mean of 20 is stable within some percent"),
-    "idle_requests": Threshold(0.1, "requests", "a request is open in a tenth of the time at most"),
+    "idle_requests": Threshold(0.2, "requests", "a request is open in a fifth of the time at most"),
     "idle_util": Threshold(5, "%", "H200: 0 idle, 10 for a copy in a tenth of the time"),
     "throttled": Threshold(0.05, "of the time", "below it no P95 can come from throttling alone"),
     "own_limit_clock": Threshold(0.75, "of the highest clock", "H200: 0.83 in prefill at 692 W"),

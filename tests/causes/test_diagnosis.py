@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from slo.causes import causes
-from slo.diagnosis import RULES, WORDS, Diagnosis, diagnose
+from slo.diagnosis import WORDS, Diagnosis, diagnose
 from slo.remedies import NEXT, SENTENCES
+from slo.rules import RULES
 from slo.signals import GpuSignals, Growth, Load, Server, Signals, Throttling
 from slo.thresholds import LIMITS, TABLE
 from tests.causes.evidence import evident_run, told
@@ -21,7 +22,8 @@ LOAD = Load(
 )  # fmt: skip
 GPU = GpuSignals(
     gpu=0, samples=60, seconds=30.0, util_pct=50.0, util_mem_pct=10.0, sm_pct=20.0, tensor_pct=5.0,
-    dram_pct=10.0, power_w=200.0, throttling=Throttling(0.0, "power cap"), clock_ratio=1.0, limit_lowered=False, used=None,
+    dram_pct=10.0, power_w=200.0, throttling=Throttling(0.0, "power cap"), clock_ratio=1.0,
+    limit_lowered=False, used=None,
 )  # fmt: skip
 SERVER = Server(
     running=8.0, waiting=0.0, kv_usage_p95=0.2, preemptions=0.0, cpu_pct=60.0, flops_per_s=None,
@@ -77,7 +79,7 @@ def test_no_load_comes_before_all_else() -> None:
     idle = replace(with_gpu(util_pct=0, dram_pct=0.0), load=replace(LOAD, open=0.02))
     found = diagnose(idle)
     assert (found.word, found.confidence) == ("no-load", "high")
-    assert found.numbers == "requests open 0.02 (< 0.1), GPU-util 0 % (< 5 %)"
+    assert found.numbers == "requests open 0.02 (< 0.2), GPU-util 0 % (< 5 %)"
 
 
 def test_throttling_comes_before_its_consequences() -> None:
@@ -131,6 +133,13 @@ def test_without_counters_the_roofline_decides_and_is_called_an_estimate() -> No
     assert "estimate" in found.doubts[0]
     assert found.confidence == "medium"
     assert diagnose(replace(a10, mbu=0.02, mfu=0.55)).word == "compute-bound"
+
+
+def test_an_estimate_does_not_speak_against_a_counter_that_is_far_below() -> None:
+    idle_cores = with_gpu(util_pct=35, tensor_pct=3.8, dram_pct=25.0)
+    assert diagnose(replace(idle_cores, mfu=1.09, mbu=0.2)).word == "host-bound"
+    nearly = diagnose(replace(with_gpu(util_pct=95, tensor_pct=46.0, dram_pct=20.0), mfu=0.45))
+    assert nearly.word == "compute-bound"
 
 
 def test_low_utilisation_bounds_what_the_missing_counters_could_show() -> None:

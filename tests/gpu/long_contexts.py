@@ -14,7 +14,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -108,15 +109,57 @@ def filled_cache(model: Any, options: argparse.Namespace) -> Any:
     return cache
 
 
-def steps(model: Any, cache: Any, options: argparse.Namespace) -> list[float]:
-    """When each decode step ended."""
+def decoding(model: Any, cache: Any, options: argparse.Namespace) -> Callable[[], object]:
+    """One decode step, as a CUDA graph if asked for: then no host stands between its kernels.
+
+    A graph's step is frozen: it writes each token to the same place and reads the same context.
+    """
     last = torch.full((options.batch, 1), 11, device=options.device)
-    last, cache = forward(model, last, cache)
-    times, until = [sync(options)], time.monotonic() + options.seconds
-    while times[-1] < until:
-        last, cache = forward(model, last, cache)
+    for _ in range(3):
+        forward(model, last, cache)
+    if not options.graph:
+        return lambda: forward(model, last, cache)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        forward(model, last, cache)
+    return graph.replay
+
+
+def steps(step: Callable[[], object], seconds: float, options: argparse.Namespace) -> list[float]:
+    """When each decode step ended."""
+    times, until = [], time.monotonic() + seconds
+    while not times or times[-1] < until:
+        step()
         times.append(sync(options))
     return times
+
+
+def cost(step: Callable[[], object], options: argparse.Namespace) -> dict[str, list[float]]:
+    """P50 and P95 of a step in ms, in blocks without and with a sidecar: ABBA, twice."""
+    told: dict[str, list[float]] = {"off p50": [], "off p95": [], "on p50": [], "on p95": []}
+    for block, name in enumerate(("off", "on", "on", "off") * 2):
+        where = options.out.with_name(f"cost-{block}.jsonl")
+        argv = [sys.executable, "-m", "target.nvml_sidecar", "--out", str(where)]
+        with sampled(argv, where) if name == "on" else nullcontext():
+            times = steps(step, options.block, options)
+        gaps = sorted(1e3 * (b - a) for a, b in pairwise(times))
+        for rank in (50, 95):
+            told[f"{name} p{rank}"].append(round(gaps[len(gaps) * rank // 100], 3))
+    return told
+
+
+@contextmanager
+def sampled(argv: list[str], path: Path) -> Iterator["subprocess.Popen[bytes]"]:
+    """A sidecar for the block, once it has begun."""
+    sidecar = subprocess.Popen(argv)
+    while not path.exists() or not path.stat().st_size:
+        time.sleep(0.05)
+    try:
+        yield sidecar
+    finally:
+        sidecar.terminate()
+        sidecar.wait()
 
 
 def record(seq: int, options: argparse.Namespace, times: list[float], sent: float) -> Record:
@@ -131,6 +174,7 @@ def record(seq: int, options: argparse.Namespace, times: list[float], sent: floa
         last_token_s=times[-1],
         ended_s=times[-1],
         prompt_tokens=options.context,
+        cached_tokens=options.context if options.case == "decode" else None,
         output_tokens=len(times),
         tokens_from="tokenizer",
         chunks=len(times),
@@ -193,6 +237,8 @@ def main() -> None:
     parser.add_argument("--batch", type=int)
     parser.add_argument("--context", type=int)
     parser.add_argument("--attention")
+    parser.add_argument("--graph", action="store_true", help="decode as a CUDA graph")
+    parser.add_argument("--block", type=float, default=0.0, help="also ABBA blocks of so many s")
     parser.add_argument("--seconds", type=float, default=14.0)
     options = parser.parse_args()
     options.batch = options.batch or {"prefill": 8, "decode": 128}[options.case]
@@ -203,24 +249,26 @@ def main() -> None:
         cache = filled_cache(model, options) if options.case == "decode" else None
         if cache is None:
             forward(model, tokens(options, options.batch))
+        step = None if cache is None else decoding(model, cache, options)
         argv = [sys.executable, "-m", "target.nvml_sidecar", "--out", str(options.out / GPU)]
-        sidecar = subprocess.Popen(argv)
-        while not (options.out / GPU).exists() or not (options.out / GPU).stat().st_size:
-            time.sleep(0.05)
-        t0, mono, used = (time.time_ns(), time.monotonic_ns()), time.monotonic(), cpu_s(sidecar.pid)
-        if cache is None:
-            done = [(b - mono, e - mono) for b, e in prefills(model, options)]
+        with sampled(argv, options.out / GPU) as sidecar:
+            t0, mono = (time.time_ns(), time.monotonic_ns()), time.monotonic()
+            used = cpu_s(sidecar.pid)
+            if step is None:
+                done = [(b - mono, e - mono) for b, e in prefills(model, options)]
+            else:
+                times = [at - mono for at in steps(step, options.seconds, options)]
+            share = (cpu_s(sidecar.pid) - used) / (time.monotonic() - mono)
+        if step is None:
             records = [
                 record(n * options.batch + i, options, [end], begin)
                 for n, (begin, end) in enumerate(done)
                 for i in range(options.batch)
             ]
         else:
-            times = [at - mono for at in steps(model, cache, options)]
             records = [record(seq, options, times, 0.0) for seq in range(options.batch)]
-        share = (cpu_s(sidecar.pid) - used) / (time.monotonic() - mono)
-        sidecar.terminate()
-        sidecar.wait()
+        if step and options.block:
+            print(json.dumps({"step_ms": cost(step, options)}))
     write(options.out, options, records, t0)
     print(json.dumps({"case": options.case, "records": len(records), "sidecar_cpu_share": share}))
 
