@@ -47,15 +47,13 @@ def run(
     pairs: int,
     out: Path,
     drive_one: Callable[[drive.Load, Path], int],
-    say: Callable[[str], None],
 ) -> int:
     """Run all blocks under `out`; ends early with the exit code of one that was not complete.
 
     `load` holds what both servers get; its seed is the first pair's, each next pair has the next.
     """
     assert load.seed is not None
-    for number, block in enumerate(blocks(pairs), 1):
-        say(f"block {number} of {2 * pairs}: {block.side}, pair {block.pair + 1} of {pairs}")
+    for block in blocks(pairs):
         mine = replace(
             load,
             target=targets[block.side],

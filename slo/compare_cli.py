@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -176,19 +176,21 @@ def ab_(
         store_answers=store_answers,
     )
     folder = out or Path("runs") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-ab"
+    drive_one = _driver(ready_timeout, sidecar)
+    return _ab(load, targets, pairs, folder, ask, like, drive_one)
+
+
+def _driver(ready_timeout_s: float, gpu: str) -> Callable[[drive.Load, Path], int]:
     console = Console(stderr=True)
 
-    def drive_one(mine: drive.Load, directory: Path) -> int:
-        _, code = drive.run(
-            mine, directory, force=False, ready_timeout_s=ready_timeout, gpu=sidecar,
-            console=console,
-        )  # fmt: skip
-        return code
+    def drive_one(load: drive.Load, directory: Path) -> int:
+        console.print(f"{load.label}, block {directory.name}", markup=False, highlight=False)
+        run = drive.run(
+            load, directory, force=False, ready_timeout_s=ready_timeout_s, gpu=gpu, console=console
+        )
+        return run[1]
 
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False)
-
-    return _ab(load, targets, pairs, folder, ask, like, drive_one, say)
+    return drive_one
 
 
 def _ab(
@@ -198,11 +200,10 @@ def _ab(
     folder: Path,
     ask: "Ask",
     like: str | None,
-    drive_one: Any,
-    say: Any,
+    drive_one: Callable[[drive.Load, Path], int],
 ) -> int:
     try:
-        code = ab.run(load, targets, pairs, folder, drive_one, say)
+        code = ab.run(load, targets, pairs, folder, drive_one)
     except ValueError as error:
         raise UsageError(f"--pairs: {error}") from None
     try:
