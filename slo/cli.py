@@ -12,6 +12,7 @@ import typer
 
 from slo import (
     baseline_cli,
+    capacity_cli,
     check_cli,
     children,
     cli_evidence,
@@ -20,6 +21,7 @@ from slo import (
     ending,
     import_cli,
     restate,
+    run_cli,
     slofile,
     verdict_file,
 )
@@ -27,7 +29,6 @@ from slo import options as o
 from slo.check_cli import stderr
 from slo.compare_cli import add_to
 from slo.ending import EXIT_CODES, UsageError
-from slo.objectives import Load, Slo
 from slo.verdict import EXIT_USAGE
 
 app = typer.Typer(
@@ -69,68 +70,7 @@ def top(
     context.obj.debug = debug
 
 
-@app.command()
-def run(
-    target: o.Target,
-    model: o.Model = None,
-    rate: o.Rate = None,
-    duration: o.Duration = None,
-    warmup: o.Warmup = None,
-    arrival: o.Arrival = None,
-    mix: o.Mix = None,
-    input_class: o.InputClass = None,
-    max_tokens: o.MaxTokens = None,
-    temperature: o.Temperature = None,
-    top_p: o.TopP = None,
-    ignore_eos: o.IgnoreEos = False,
-    reasoning: o.Reasoning = None,
-    seed: o.Seed = None,
-    workers: o.Workers = 1,
-    timeout: o.Timeout = None,
-    max_in_flight: o.MaxInFlight = None,
-    max_requests: o.MaxRequests = None,
-    max_total_tokens: o.MaxTotalTokens = None,
-    api_key_env: o.ApiKeyEnv = None,
-    ready_timeout: o.ReadyTimeout = "60s",  # type: ignore[assignment]  # typer parses it
-    sidecar: o.Sidecar = "local",
-    slo: o.SloFile = None,
-    label: o.Label = None,
-    out: o.Out = None,
-    store_answers: o.StoreAnswers = False,
-    force: o.Force = False,
-) -> int:
-    """Load a target; the run's directory is the last line.
-
-    Options that are not given come from the load: of --slo, then from the defaults named here.
-    Ctrl-C ends the run early: open requests get a short time, and what was measured is kept.
-    """
-    objectives = slofile.load_slo(slo) if slo else None
-    asked = Load(rate, arrival, duration, warmup, mix, input_class, max_tokens)
-    load = drive.Load(
-        target=target,
-        **o.filled_in(asked, objectives.load if objectives else Load()),
-        model=model,
-        temperature=temperature,
-        top_p=top_p,
-        ignore_eos=ignore_eos,
-        reasoning=reasoning,
-        seed=seed,
-        workers=workers,
-        timeout_s=timeout,
-        max_in_flight=max_in_flight,
-        max_requests=max_requests,
-        max_total_tokens=max_total_tokens,
-        api_key_env=api_key_env,
-        label=label,
-        store_answers=store_answers,
-    )
-    check_cli.say_what_cannot_pass(objectives, load.rate_per_s, load.duration_s)
-    directory, code = drive.run(
-        load, out, force=force, ready_timeout_s=ready_timeout, gpu=sidecar, console=stderr()
-    )
-    return _finished(directory, code, objectives)
-
-
+app.command(name="run")(run_cli.run_)
 app.command(name="check")(check_cli.check_)
 app.add_typer(baseline_cli.app, name="baseline")
 app.command(name="import")(import_cli.import_)
@@ -164,6 +104,7 @@ def validate(
     return code
 
 
+app.command(name="capacity")(capacity_cli.capacity_)
 app.command(name="diagnose")(cli_evidence.diagnose_)
 app.command(name="lint")(cli_evidence.lint_)
 add_to(app)
@@ -197,16 +138,6 @@ def demo_(
         code = check_cli.judged(directory, objectives).exit_code
         typer.echo(f"report: {directory / check_cli.HTML}")
     return code
-
-
-def _finished(directory: Path, code: int, objectives: Slo | None) -> int:
-    """Judge the run if that was asked for; its directory is the last line in any case."""
-    try:
-        if objectives is None or code == drive.EXIT_INTERRUPTED:
-            return code
-        return check_cli.judged(directory, objectives).exit_code
-    finally:
-        typer.echo(directory)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 
@@ -88,6 +89,16 @@ def first_model(url: str, *, key: str | None) -> str:
             raise TargetError(f"{place}: {_words(error)}; {wanted}") from None
         except (ValueError, KeyError, IndexError, TypeError):
             raise TargetError(f"{place}: answers no list of models; {wanted}") from None
+
+
+def info(url: str, *, key: str | None) -> dict[str, Any]:
+    """GET /info; empty where the target does not offer it."""
+    with _client(url, key) as client:
+        try:
+            told = client.get("/info").raise_for_status().json()
+        except (httpx.HTTPError, ValueError):
+            return {}
+    return told if isinstance(told, dict) else {}
 
 
 def clock_offset(url: str) -> ClockOffset:
