@@ -58,8 +58,8 @@ def test_a_good_run_holds_every_check(run: Path) -> None:
     # There is no GPU in it whose roofline could be broken.
     assert {c.check for c in verdict.validity if c.outcome != "ok"} == {"roofline"}
     assert [check.check for check in verdict.validity] == [
-        "files", "finished", "counts", "schedule", "workers", "arrivals", "histograms", "dropped",
-        "judged", "length", "load", "achieved rate", "lateness", "warm-up", "clocks", "timeout",
+        "files", "origin", "finished", "counts", "schedule", "workers", "arrivals", "histograms",
+        "dropped", "judged", "length", "load", "achieved rate", "lateness", "warm-up", "clocks", "timeout",
         "clock", "token counts", "prefix cache", "target", "roofline",
     ]  # fmt: skip
     assert all(check.measured and check.limit and check.why for check in verdict.validity)
