@@ -19,7 +19,7 @@ from slo.compare_change import (
     within,
 )
 from slo.compare_contract import schedule_digest
-from slo.compare_values import Key, Observed, better_of, estimates, failures, unit_of
+from slo.compare_values import OF_SERVER, Key, Observed, better_of, estimates, failures, unit_of
 from slo.measurements import ALL
 
 UNSURE = "~"
@@ -113,7 +113,12 @@ def _line(
     relative = unit_of(metric) != "1"
     if relative:
         before, after = ([logarithm(one) for one in side] for side in (before, after))
-    found = _interval(sides, before, after, level, sides.drift if relative else 0.0)
+    if metric in OF_SERVER:
+        before, after = before[:1], after[:1]
+        known = all(one.low is not None for one in (*before, *after))
+        found = within(before, after, level, 0.0) if known else NOTHING
+    else:
+        found = _interval(sides, before, after, level, sides.drift if relative else 0.0)
     shown = [_mean(side, relative) for side in (before, after)]
     change = ratio(found) if relative else found
     if change.change is None and None not in shown:

@@ -31,6 +31,7 @@ from slo.series import column
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 LATENCIES = ("ttft", "ttfat", "e2e", "tpot", "itl")
 CAPACITY = "capacity.json"  # what a search for the highest stable rate leaves
+OF_SERVER = ("stable_qps", "cold_start")  # one number a server, however many runs it has
 
 # A metric is "<what>.<statistic>"; its unit, and which way is better (+1: more).
 Key = tuple[str, str]  # metric and scenario
@@ -46,7 +47,7 @@ class Observed:
     gpu: GpuLog
     grades: Mapping[int, Grade]  # by seq; empty: not graded
     target: Mapping[str, Any]  # GET /info at the start
-    stable_qps: float | None
+    stable_qps: Estimate | None
 
 
 def observe(directory: Path) -> Observed:
@@ -120,7 +121,7 @@ def estimates(seen: Observed, level: float) -> dict[Key, Estimate]:
     for metric, estimate in (*_rates(seen.measured, level), *_of_gpu(seen, level)):
         found[metric, ALL] = estimate
     if seen.stable_qps is not None:
-        found["stable_qps", ALL] = Estimate(seen.stable_qps)
+        found["stable_qps", ALL] = seen.stable_qps
     if (took := _cold_start_s(seen.target)) is not None:
         found["cold_start", ALL] = Estimate(took)
     return {key: one for key, one in found.items() if one.value is not None}
@@ -273,13 +274,15 @@ def _cold_start_s(info: Mapping[str, Any]) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
 
-def _stable_qps(directory: Path) -> float | None:
-    """Where the run lies beside a capacity search, the highest rate that was shown to hold."""
+def _stable_qps(directory: Path) -> Estimate | None:
+    """The highest rate that a capacity search beside the run proved, up to the lowest it disproved.
+
+    Raises:
+        RunDirError: the search's file is spoilt.
+    """
     for place in (directory, directory.resolve().parent):
-        try:
-            found = read_json(place / CAPACITY)
-        except RunDirError:
-            continue
-        value = found.get("stable_qps") if isinstance(found, dict) else None
-        return float(value) if isinstance(value, int | float) else None
+        if (place / CAPACITY).exists():
+            answer = read_json(place / CAPACITY).get("answer") or {}
+            passes, fails = answer.get("passes"), answer.get("fails")
+            return None if passes is None else Estimate(float(passes), float(passes), fails)
     return None

@@ -62,6 +62,23 @@ def test_an_articles_table_has_our_columns_beside_its_own(found: Comparison) -> 
     assert by_name["sustainable_qps"]["our before"] == "not measured"
 
 
+def test_a_capacity_search_beside_the_runs_gives_the_stable_rate(tmp_path: Path) -> None:
+    sides = []
+    for name, passes, fails in (("before", 3.0, 3.6), ("after", 5.0, None)):
+        (tmp_path / name).mkdir()
+        answer = {"passes": passes, "fails": fails}
+        (tmp_path / name / "capacity.json").write_text(json.dumps({"answer": answer}))
+        sides.append([make_run(tmp_path / name / str(i), [0.1] * 100, seed=i) for i in range(3)])
+    found = compare(sides[0], sides[1], Ask(gates=("e2e.p95",)))
+    (table,) = like("001-t3", found)
+    stable = rows(table)["sustainable_qps"]
+    assert (stable["our before"], stable["our after"]) == ("3", "5")
+    line = next(line for line in found.lines if line.metric == "stable_qps")
+    assert line.outcome == "better"
+    assert line.low == pytest.approx(5 / 3.6 - 1)
+    assert line.high is None  # no rate of the second was shown to be too much
+
+
 def test_an_article_gives_all_its_tables(found: Comparison) -> None:
     names = [table.id for table in like("001_72f2d11827e83c58", found)]
     assert names == ["001-t3", "001-t4", "001-t5", "001-t6"]
