@@ -121,7 +121,8 @@ def in_time_words(answers: Answers) -> str:
 def contract_rows(terms: Sequence[Term]) -> Iterator[tuple[str, str, str, str]]:
     """The contract: term, before, after, whether it holds."""
     for term in terms:
-        state = {True: "same", False: "DIFFERS", None: "differs"}[term.holds]
+        told = "same" if term.before == term.after else "differs"
+        state = {True: "same", False: "DIFFERS", None: told}[term.holds]
         if term.accepted:
             state = "accepted"
         yield term.name, term.before, term.after, state

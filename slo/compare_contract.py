@@ -14,6 +14,7 @@ from slo.rundir import SCHEDULE, Run, RunDirError
 _CLIENT = ("tailgate", "locust", "gevent", "python")
 # Another with each start, or told already.
 _NOT_TOLD = ("pid", "process_start_wall_ns", "startup", "model", "gpu", "reasoning")
+_ALWAYS_TOLD = ("model", "gpu", "driver")
 # Prompts of the same texts count the same tokens, if the same template is put around them.
 _PROMPT_TOKENS = 0.01
 # How much of the smaller TTFT, at the same percentile, the generator's lateness may differ by.
@@ -44,7 +45,8 @@ def terms(
         Term(name, left, right, same, accepted=not same and name in accepted)
         for name, left, right, same in _must(before, after)
     ]
-    differs = [Term(name, a, b, None) for name, a, b in _told(before, after) if a != b]
+    told = [Term(name, a, b, None) for name, a, b in _told(before, after)]
+    differs = [term for term in told if term.before != term.after or term.name in _ALWAYS_TOLD]
     return (*sorted(must, key=lambda term: term.holds is True), *differs)
 
 

@@ -89,7 +89,7 @@ def test_a_table_with_a_row_a_gpu_gets_a_row_of_ours(found: Comparison) -> None:
     (table,) = like("003-t2", found)
     ours = dict(zip(table.head, table.rows[-1], strict=True))
     assert table.rows[0][:2] == ("article", "A10")
-    assert ours["whose"] == "ours"
+    assert (ours["whose"], ours["gpu"]) == ("ours", "NVIDIA A10")
     assert (ours["gpu_util_before"], ours["gpu_util_after"]) == ("44", "68")
     assert (ours["ttft_before"], ours["ttft_after"]) == ("400", "400")
     assert ours["mem_before"] == "5.24"
