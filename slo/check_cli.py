@@ -194,7 +194,8 @@ def judged(
     from slo.beside import NO_BASELINE
     from slo.judge import judge  # loads scipy: most of a second that only this needs
 
-    verdict = judge(directory, objectives, baseline or NO_BASELINE)
+    found = baseline or baselines.find(objectives.baseline, BASELINES)
+    verdict = judge(directory, objectives, found or NO_BASELINE)
     verdict_file.write_verdict(directory, verdict)
     spoilt = [check.why for check in verdict.validity if (check.check, check.outcome) == SPOILT]
     draw(directory, verdict, None if spoilt else stdout())

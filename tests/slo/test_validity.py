@@ -59,8 +59,8 @@ def test_a_good_run_holds_every_check(run: Path) -> None:
     assert {c.check for c in verdict.validity if c.outcome != "ok"} == {"roofline"}
     assert [check.check for check in verdict.validity] == [
         "files", "origin", "finished", "counts", "schedule", "workers", "arrivals", "histograms",
-        "dropped", "judged", "length", "load", "achieved rate", "lateness", "warm-up", "clocks", "timeout",
-        "clock", "token counts", "prefix cache", "target", "roofline",
+        "dropped", "judged", "length", "load", "achieved rate", "lateness", "warm-up", "clocks",
+        "timeout", "clock", "token counts", "prefix cache", "target", "roofline",
     ]  # fmt: skip
     assert all(check.measured and check.limit and check.why for check in verdict.validity)
 
