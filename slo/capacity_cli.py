@@ -1,7 +1,9 @@
 """`slo capacity`: the highest load that keeps the promise."""
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -10,7 +12,10 @@ from slo import capacity_options as c
 from slo import drive, slofile
 from slo import options as o
 from slo.ending import UsageError
-from slo.objectives import Load
+from slo.objectives import Load, Slo
+
+if TYPE_CHECKING:
+    from slo.capacity_search import Answer
 
 OVER = ("rate", "concurrency")
 HTML = "capacity.html"
@@ -52,47 +57,74 @@ def capacity_(
     the last line; capacity.json in it holds all probes. Exits with 0 where a rate passes, 1 where
     even the lowest fails, 3 where nothing is proven, 4 where nothing could be measured.
     """
-    from slo.capacity_probe import Setting, asked_of, judged_by  # scipy is slow to start
-    from slo.capacity_run import limits_for, search, sentence
+    objectives = slofile.load_slo(slo)
+    asked = Load(arrival=arrival, mix=mix, input_class=input_class, max_tokens=max_tokens)
+    load = drive.Load(
+        target=target, rate_per_s=1.0, duration_s=1.0, **kept(asked, objectives.load, over),
+        model=model, temperature=temperature, ignore_eos=ignore_eos, reasoning=reasoning,
+        seed=seed, workers=workers, timeout_s=timeout, max_in_flight=max_in_flight,
+        api_key_env=api_key_env, label="capacity",
+    )  # fmt: skip
+    effort = Effort(over, low, high, resolution, budget, shortest, cooldown, ready_timeout, sidecar)
+    folder = out or Path("runs") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-capacity"
+    found = searched(load, objectives, effort, current, folder, force=force)
+    typer.echo(folder)
+    return found.exit_code
 
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """Where a search looks, and what it may cost."""
+
+    over: str = "rate"
+    low: float | None = None
+    high: float | None = None
+    resolution: float = 0.05
+    budget_s: float = 3600.0
+    shortest_s: float = 10.0
+    cooldown_s: float = 60.0
+    ready_timeout_s: float = 60.0
+    gpu: str = "local"
+
+
+def kept(asked: Load, wanted: Load, over: str) -> dict[str, Any]:
+    """What every probe keeps of a load: as asked, else as slo.yaml says.
+
+    Raises:
+        UsageError: `over` is not known.
+    """
     if over not in OVER:
         raise UsageError(f"--over: {over!r} is not known; allowed: {', '.join(OVER)}")
-    objectives = slofile.load_slo(slo)
-    asked = _merged(Load(mix=mix, input_class=input_class, max_tokens=max_tokens), objectives.load)
-    whole = over == "concurrency"
-    load = drive.Load(
-        target=target, rate_per_s=1.0, duration_s=1.0, model=model, **asked_of(asked),
-        arrival=arrival or (None if whole else objectives.load.arrival), temperature=temperature,
-        ignore_eos=ignore_eos, reasoning=reasoning, seed=seed, workers=workers, timeout_s=timeout,
-        max_in_flight=max_in_flight, api_key_env=api_key_env, label="capacity",
-    )  # fmt: skip
-    folder = out or Path("runs") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-capacity"
+    names = ("arrival", "mix", "input_class", "max_tokens")
+    return {name: getattr(asked, name) or getattr(wanted, name) for name in names}
+
+
+def searched(
+    load: drive.Load, slo: Slo, effort: Effort, current: float | None, folder: Path, *, force: bool
+) -> "Answer":
+    """Search, draw the page, and print the answer."""
+    from slo.capacity_probe import Setting, judged_by  # scipy is slow to start
+    from slo.capacity_run import limits_for, search, sentence
+
+    whole = effort.over == "concurrency"
     setting = Setting(
-        load, judged_by(objectives), folder, over, sidecar, ready_timeout, cooldown,
-        Console(stderr=True),
+        load, judged_by(slo), folder, effort.over, effort.gpu, effort.ready_timeout_s,
+        effort.cooldown_s, Console(stderr=True),
     )  # fmt: skip
     limits = limits_for(
-        objectives, low=low, high=high, resolution=resolution, budget_s=budget,
-        shortest_s=shortest, whole=whole,
+        slo, low=effort.low, high=effort.high, resolution=effort.resolution,
+        budget_s=effort.budget_s, shortest_s=effort.shortest_s, whole=whole,
     )  # fmt: skip
-    current = current or (None if whole else objectives.load.rate_per_s)
-    found = search(setting, limits, current, force=force)
-    assert found.answer is not None
+    found = search(
+        setting, limits, current or (None if whole else slo.load.rate_per_s), force=force
+    ).answer
+    assert found is not None
     draw(folder)
-    typer.echo(sentence(found.answer, whole=whole))
-    if found.answer.knee is not None:
-        knee = found.answer.knee
+    typer.echo(sentence(found, whole=whole))
+    if found.knee is not None:
+        knee = found.knee
         typer.echo(f"At {knee.rate:.4g}: {knee.word}: {knee.sentence} {knee.next_step}")
-    typer.echo(folder)
-    return found.answer.exit_code
-
-
-def _merged(asked: Load, wanted: Load) -> Load:
-    return Load(
-        mix=asked.mix or wanted.mix,
-        input_class=asked.input_class or wanted.input_class,
-        max_tokens=asked.max_tokens or wanted.max_tokens,
-    )
+    return found
 
 
 def draw(folder: Path) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -18,7 +17,7 @@ from slo.diagnosis import NOT_MEASURED
 from slo.evidence import read_evidence
 from slo.judge import decisions_of, judge
 from slo.measurements import Measurements
-from slo.objectives import Load, Objective, Slo
+from slo.objectives import Objective, Slo
 from slo.quantile_test import Decision
 from slo.verdict import Result, Verdict
 from slo.verdict_file import write_verdict
@@ -163,8 +162,3 @@ def knee_of(out: Path) -> Callable[[Probe], Knee | None]:
         )
 
     return look
-
-
-def asked_of(load: Load) -> dict[str, Any]:
-    """The parts of slo.yaml's load that a probe keeps."""
-    return {"mix": load.mix, "input_class": load.input_class, "max_tokens": load.max_tokens}
