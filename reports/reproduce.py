@@ -2,8 +2,9 @@
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from slo import arrival
 from slo.rundir import Run
 
 
@@ -12,11 +13,18 @@ def commands(run: Run) -> tuple[str, str]:
     words = ["slo", "run", "--target", address(run)]
     if run.model:
         words += ["--model", run.model]
-    words += ["--rate", f"{run.rate_per_s:g}/s", "--duration", f"{run.duration_s:g}s"]
+    if not _says_its_rate(run.arrival):
+        words += ["--rate", f"{run.rate_per_s:g}/s"]
+    words += ["--duration", f"{run.duration_s:g}s"]
     words += ["--warmup", f"{run.warmup_s:g}s", "--arrival", run.arrival]
-    if run.mix:
+    if run.mix and not (run.options or {}).get("prompts"):
         words += ["--mix", ",".join(f"{name}={part:g}" for name, part in run.mix.items())]
-    for key in ("max_tokens", "temperature", "top_p"):
+    if run.input_class and run.input_class != "mixed":
+        words += ["--input-class", run.input_class]
+    if run.ignore_eos:
+        words += ["--ignore-eos"]
+    words += _options(run.options or {})
+    for key in ("max_tokens", "min_tokens", "temperature", "top_p"):
         value = run.sampling.get(key)
         if value is not None:
             words += [f"--{key.replace('_', '-')}", f"{value:g}"]
@@ -26,6 +34,22 @@ def commands(run: Run) -> tuple[str, str]:
         words += ["--workers", str(len(run.workers))]
     words += ["--slo", "slo.yaml"]
     return shlex.join(words), shlex.join(["slo", "check", f"runs/{run.id}", "--slo", "slo.yaml"])
+
+
+def _says_its_rate(text: str) -> bool:
+    try:
+        return arrival.parse(text).has_rate
+    except ValueError:  # of a run that another tool made
+        return False
+
+
+def _options(options: Mapping[str, float | int | str | None]) -> Iterator[str]:
+    usual = {"turns": 1, "think_s": 0.0, "shared_prefix": 0.0, "connections": "reused"}
+    for name, value in options.items():
+        if value is not None and value != usual.get(name):
+            shown = f"{value:g}" if isinstance(value, float) else str(value)
+            flag, unit = ("think-time", "s") if name == "think_s" else (name.replace("_", "-"), "")
+            yield from (f"--{flag}", f"{shown}{unit}")
 
 
 def address(run: Run) -> str:

@@ -2,14 +2,13 @@
 
 import importlib.util
 import math
-import re
 import signal
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,6 +16,9 @@ from rich.console import Console
 
 from slo import progress, rundir, server_metrics, sidecar, target_probe
 from slo.children import child, kill
+from slo.load_command import Load as Load
+from slo.load_command import arguments as arguments
+from slo.load_command import default_directory as default_directory
 from slo.verdict import EXIT_INTERNAL, EXIT_USAGE
 
 LOG = "locust.log"
@@ -34,72 +36,6 @@ class DriveError(Exception):
     def __init__(self, message: str, exit_code: int = EXIT_USAGE) -> None:
         super().__init__(message)
         self.exit_code = exit_code
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """What to send. None leaves the load engine's own default."""
-
-    target: str
-    rate_per_s: float
-    duration_s: float
-    model: str | None = None
-    warmup_s: float | None = None
-    arrival: str | None = None
-    mix: dict[str, float] | None = None
-    input_class: str | None = None
-    max_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    ignore_eos: bool = False
-    reasoning: str | None = None
-    seed: int | None = None
-    workers: int = 1
-    timeout_s: float | None = None
-    max_in_flight: int | None = None
-    max_requests: int | None = None
-    max_total_tokens: int | None = None
-    api_key_env: str | None = None
-    label: str | None = None
-    store_answers: bool = False
-
-
-def arguments(load: Load, directory: Path) -> list[str]:
-    """The load engine's options for a load."""
-    mix = load.mix and ",".join(f"{name}={share!r}" for name, share in load.mix.items())
-    values = {
-        "--host": load.target,
-        "--rate": f"{load.rate_per_s!r}/s",
-        "--duration": f"{load.duration_s!r}s",
-        "--warmup": None if load.warmup_s is None else f"{load.warmup_s!r}s",
-        "--arrival": load.arrival,
-        "--mix": mix,
-        "--input-class": load.input_class,
-        "--max-tokens": load.max_tokens,
-        "--temperature": load.temperature,
-        "--top-p": load.top_p,
-        "--reasoning": load.reasoning,
-        "--seed": load.seed,
-        "--timeout": None if load.timeout_s is None else f"{load.timeout_s!r}s",
-        "--max-in-flight": load.max_in_flight,
-        "--max-requests": load.max_requests,
-        "--max-total-tokens": load.max_total_tokens,
-        "--api-key-env": load.api_key_env,
-        "--model": load.model,
-        "--label": load.label,
-        "--out": directory,
-        "--processes": load.workers if load.workers > 1 else None,
-    }
-    flags = {"--ignore-eos": load.ignore_eos, "--store-answers": load.store_answers}
-    given = [f"{name}={value}" for name, value in values.items() if value is not None]
-    return given + [name for name, wanted in flags.items() if wanted]
-
-
-def default_directory(load: Load, now: datetime) -> Path:
-    """Where a run lies that was given no --out: under the working directory, sorted by time."""
-    what = re.sub(r"[^\w.-]+", "-", load.label or "-".join(load.mix or ())).strip("-") or "load"
-    rate = f"{load.rate_per_s:.4g}"
-    return Path("runs") / f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{what}-{rate}qps"
 
 
 def require_load_extra() -> None:
@@ -148,7 +84,8 @@ def run(
         _forget(directory, ours)  # of a run that was killed before it began
         made(directory)
         why = until(directory) if until else _never
-        code = _drive(replace(load, model=model), directory, key, gpu, console, say, why)
+        load = replace(load, model=model)
+        code = _drive(load, directory, key, gpu, console, say, why, ready_timeout_s)
         if code == EXIT_INTERRUPTED and not (directory / rundir.RUN).exists():
             raise KeyboardInterrupt
         return directory, code
@@ -178,13 +115,20 @@ def _drive(
     console: Console,
     say: Callable[[str], None],
     why_end: Callable[[], str | None],
+    join_timeout_s: float,
 ) -> int:
     spec = importlib.util.find_spec("loadtests")
     assert spec is not None
     assert spec.submodule_search_locations is not None
     locustfile = Path(spec.submodule_search_locations[0]) / "locustfile.py"
     argv = [sys.executable, "-m", "locust", "-f", str(locustfile), "--headless", "--only-summary"]
-    if load.workers > 1:
+    if load.expect_workers is not None:
+        argv += ["--master", f"--expect-workers={load.expect_workers}"]
+        argv += [f"--expect-workers-max-wait={math.ceil(join_timeout_s)}"]
+        argv += [f"--master-bind-port={load.worker_port}"]
+        join = f"--worker --master-host {socket.gethostname()} --master-port {load.worker_port}"
+        say(f"waiting for {load.expect_workers} workers: locust -f - {join}")
+    elif load.workers > 1:
         # On its own port, so that two runs on one host do not meet; on no other host's side.
         port = _free_port()
         argv += ["--master-bind-host=127.0.0.1", f"--master-bind-port={port}"]
@@ -262,6 +206,8 @@ def _last_words(log: Path, code: int) -> DriveError:
     told = [line for line in lines if line.startswith("locust: ")]
     if code == EXIT_USAGE and told:
         return DriveError(told[-1].removeprefix("locust: ").removeprefix("error: argument "))
+    if any("Gave up waiting for workers" in line for line in lines):
+        return DriveError(f"not all workers joined in time; {log} says which did")
     last = lines[-1] if lines else "it said nothing"
     return DriveError(f"Locust ended with {code}; {log}: {last}", EXIT_INTERNAL)
 

@@ -108,7 +108,7 @@ def _checks(evidence: Evidence, slo: Slo, rows: list[Row]) -> Iterator[Check]:
         yield validity.counts(run, measured)
         yield validity.schedule(run, evidence.schedule, measured)
         yield validity.workers(run, measured)
-        yield load_checks.arrivals(run, evidence.schedule, measured)
+        yield load_checks.arrivals(run, evidence.schedule, measured.window_s, measured)
         yield validity.histograms(measured, evidence.intervals)
     yield validity.dropped(run, slo.validity.dropped)
     yield validity.judged(measured, slo)

@@ -43,6 +43,7 @@ _NUMBERS = (
     "max_tokens",
     "prompt_tokens",
     "cached_tokens",
+    "text_tokens",
     "session",
     "think_s",
 )

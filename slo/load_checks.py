@@ -4,8 +4,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.stats import chi2, gamma, kstest
 
+from slo import arrival
 from slo.evidence import Schedule
 from slo.histograms import percentile_rank
 from slo.latencies import Floats, latenesses
@@ -79,21 +80,66 @@ def achieved_rate(measured: Measurements, limit: float) -> Check:
     return passed("achieved rate", shown, allowed, "The target was sent the load that was planned.")
 
 
-def arrivals(run: Run, planned: Schedule, window_s: tuple[float, float]) -> Check:
-    """Whether the planned arrivals look like the process that run.json names, at its rate."""
+def arrivals(
+    run: Run,
+    planned: Schedule,
+    window_s: tuple[float, float],
+    measured: Measurements | None = None,
+) -> Check:
+    """Whether sessions began as the process does that run.json names: as planned, and as sent."""
     start, end = window_s
-    due = np.sort(planned.due_s[planned.measured & (planned.due_s < end)])  # nan is never below
-    expected = run.rate_per_s * (end - start)
     limit = f"{run.arrival} at {run.rate_per_s:g}/s"
-    shown = f"{len(due)} of {expected:.0f} expected"
-    if run.arrival not in ("poisson", "constant"):
+    try:
+        process = arrival.parse(run.arrival)
+    except ValueError:
         return unchecked("arrivals", limit, f"The process {run.arrival!r} is not known here.")
-    spread = 4.5 * math.sqrt(expected) if run.arrival == "poisson" else 0.01 * expected
+    if process.closed:
+        why = "A closed loop: a request waits for the end of another, so that a server that is slow"
+        return unchecked("arrivals", limit, f"{why} is asked less. No rate is promised by it.")
+    if process.trace:
+        return unchecked("arrivals", limit, "Arrivals are those of a trace.")
+    at = planned.measured & (planned.due_s < end)  # nan, of a later turn, is never below
+    segments = process.segments(run.rate_per_s, run.warmup_s, run.duration_s)
+    before, expected = _expected(segments, np.array([start, end]))
+    expected -= before
+    # Where the rate changes, time is stretched so that one arrival is expected in each unit.
+    due = _expected(segments, np.sort(planned.due_s[at])) - before
+    shown = f"{len(due)} of {expected:.0f} expected"
+    spread = 0.01 * expected
+    if np.isfinite(process.shape):
+        spread = 4.5 * math.sqrt(expected / process.shape)
     if abs(len(due) - expected) > spread + 1:
         return voided("arrivals", shown, limit, f"{shown} arrivals were planned.")
-    if run.arrival == "constant":
-        return _spacing(due, run.rate_per_s, shown, limit)
-    return _dispersion(due, window_s, shown, limit)
+    if not np.isfinite(process.shape):
+        return _spacing(due / run.rate_per_s, run.rate_per_s, shown, limit)
+    if process.shape != 1:
+        return _gaps(due, process.shape, shown, limit)
+    said = _dispersion(due, expected, "planned", shown, limit)
+    if said.outcome != "ok" or measured is None:
+        return said
+    sent = np.sort(_expected(segments, _started(planned.seq[at], measured)) - before)
+    return _dispersion(sent, expected, "sent", shown, limit)
+
+
+def _started(seq: Floats, measured: Measurements) -> Floats:
+    """When the requests with these numbers were sent, or were due where they never were."""
+    numbers = measured.columns.numbers
+    mine = np.isin(numbers["seq"], seq)
+    sent, due = numbers["sent_s"][mine], numbers["due_s"][mine]
+    return np.where(np.isfinite(sent), sent, due)
+
+
+def _expected(segments: tuple[arrival.Segment, ...], at_s: Floats) -> Floats:
+    """How many arrivals are expected until each of these moments."""
+    total = np.zeros(len(at_s))
+    for part in segments:
+        length_s = part.end_s - part.start_s
+        taken_s = np.maximum(at_s - part.start_s, 0.0)
+        if part is not segments[-1]:
+            taken_s = np.minimum(taken_s, length_s)
+        slope = (part.last - part.first) / length_s if length_s else 0.0
+        total += taken_s * (part.first + slope * taken_s / 2)
+    return total
 
 
 def _spacing(due: Floats, rate_per_s: float, shown: str, limit: str) -> Check:
@@ -103,17 +149,27 @@ def _spacing(due: Floats, rate_per_s: float, shown: str, limit: str) -> Check:
     return passed("arrivals", shown, limit, "Arrivals are evenly spaced.")
 
 
-def _dispersion(due: Floats, window_s: tuple[float, float], shown: str, limit: str) -> Check:
-    bins = min(60, len(due) // _PER_BIN)
-    if bins < _FEWEST_BINS:
+def _gaps(due: Floats, shape: float, shown: str, limit: str) -> Check:
+    if len(due) < _PER_BIN * _FEWEST_BINS:
         return unchecked("arrivals", limit, f"{len(due)} arrivals are too few to tell a process.")
-    counts = np.histogram(due, bins, window_s)[0]
+    chance = float(kstest(np.diff(due), gamma(shape, scale=1 / shape).cdf).pvalue)
+    if chance < _CHANCE:
+        return voided("arrivals", shown, limit, "Gaps are not those of a gamma distribution.")
+    return passed("arrivals", shown, limit, "Gaps are those of a gamma distribution.")
+
+
+def _dispersion(at: Floats, expected: float, whose: str, shown: str, limit: str) -> Check:
+    bins = min(60, len(at) // _PER_BIN)
+    if bins < _FEWEST_BINS:
+        return unchecked("arrivals", limit, f"{len(at)} arrivals are too few to tell a process.")
+    counts = np.histogram(at, bins, (0.0, expected))[0]
     index = float(counts.var(ddof=1) / counts.mean())  # 1 for a Poisson stream
     chance = float(chi2.cdf(index * (bins - 1), bins - 1))
     shown = f"{shown}, dispersion {index:.2f}"
     if not _CHANCE <= chance <= 1 - _CHANCE:
         how = "more evenly" if index < 1 else "in more bursts"
-        return voided("arrivals", shown, limit, f"Arrivals come {how} than Poisson ones do.")
+        why = f"Arrivals were {whose} {how} than Poisson ones come."
+        return voided("arrivals", shown, limit, why)
     return passed("arrivals", shown, limit, "Arrivals look like a Poisson stream.")
 
 

@@ -1,5 +1,6 @@
 """The options of `slo run` as typer reads them, each declared once with its parser and help."""
 
+import re
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from slo import arrival as arrival_process
 from slo import quantities
 from slo.ending import UsageError
 from slo.objectives import Load
@@ -48,6 +50,24 @@ def target(text: str) -> str:
     if rest.rstrip("/").endswith("/v1"):
         raise ValueError(f"{text!r} names the API's path too; leave /v1 away")
     return text.rstrip("/")
+
+
+def _arrival(text: str) -> str:
+    arrival_process.parse(text)
+    return text
+
+
+def _lengths(text: str) -> str:
+    if text != "mixed" and not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text):
+        raise ValueError(f"{text!r} is no prompt length; write 512, 128,2000, 200-4000 or mixed")
+    return text
+
+
+def _share(text: str) -> float:
+    value = quantities.share(text)
+    if not 0 <= value <= 1:
+        raise ValueError(f"{text!r} is no share; write 0% to 100%")
+    return value
 
 
 def _one_of(*allowed: str) -> Callable[[str], str]:
@@ -92,7 +112,7 @@ Warmup = Annotated[
 ]
 Arrival = Annotated[
     str | None,
-    _option("NAME", _one_of("poisson", "constant"), "poisson (the default) or constant."),
+    _option("PROCESS", _arrival, f"Default: poisson. Allowed: {arrival_process.FORMS}."),
 ]
 Mix = Annotated[
     dict[str, float] | None, _option("MIX", quantities.mix, "Shares; default: math=0.6,code=0.4.")
@@ -100,12 +120,44 @@ Mix = Annotated[
 InputClass = Annotated[
     str | None,
     _option(
-        "CLASS",
-        _one_of("128", "512", "896", "mixed"),
-        "128, 512, 896 tokens, or mixed (the default).",
+        "TOKENS",
+        _lengths,
+        "Of prompts: 128, 512, 896, mixed (the default: these three), or 2000, or 200-4000.",
     ),
 ]
 MaxTokens = Annotated[int | None, _option("N", _COUNT, "Longest answer. Default: 256.")]
+MinTokens = Annotated[
+    int | None, _option("N", _COUNT, "Shortest answer, where the target knows min_tokens.")
+]
+SharedPrefix = Annotated[
+    float | None, _option("SHARE", _share, "So much of each prompt is the same: 50%. Default: 0%.")
+]
+Prompts = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Your own prompts: .jsonl, .csv, or ShareGPT's .json."),
+]
+Turns = Annotated[
+    int | None, _option("N", _COUNT, "Of a session; an arrival is a session's start. Default: 1.")
+]
+ThinkTime = Annotated[
+    float | None, _option("TIME", quantities.duration_s, "From one turn's end to the next one.")
+]
+Tokenizer = Annotated[
+    str | None,
+    typer.Option(metavar="PATH_OR_ID", help="Counts the tokens of answers, beside their usage."),
+]
+Connections = Annotated[
+    str | None,
+    _option("HOW", _one_of("reused", "fresh"), "reused (the default), or fresh: one each request."),
+]
+ReceiveClock = Annotated[
+    str | None,
+    _option("WHOSE", _one_of("kernel", "process"), "Who stamps what comes. Default: kernel."),
+]
+ExpectWorkers = Annotated[
+    int | None, _option("N", _COUNT, "Load from so many `locust --worker` of any machine instead.")
+]
+WorkerPort = Annotated[int, _option("PORT", _number(int, 1, 65535), "Where those workers join.")]
 Temperature = Annotated[
     float | None, _option("X", _number(float, 0, 2), "Default: the target's own.")
 ]
@@ -187,7 +239,12 @@ def filled_in(asked: Load, wanted: Load) -> dict[str, Any]:
     """
     told = {name: value for name, value in asdict(asked).items() if value is not None}
     values = asdict(wanted) | told
-    for name, flag in (("rate_per_s", "rate"), ("duration_s", "duration")):
+    if arrival_process.parse(values["arrival"] or "poisson").has_rate:
+        values["rate_per_s"] = asked.rate_per_s  # the process says how much is sent
+        needed = [("duration_s", "duration")]
+    else:
+        needed = [("rate_per_s", "rate"), ("duration_s", "duration")]
+    for name, flag in needed:
         if values[name] is None:
             raise UsageError(f"--{flag} is missing; give it, or a --slo file with load: {flag}")
     return values

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator
 
+from slo import arrival
 from slo.objective_schema import RULES, STRICT, ObjectiveText, Share
 from slo.quantities import duration_s, rate_per_s, share
 
@@ -19,8 +20,8 @@ class LoadText(BaseModel):
     model_config = STRICT
 
     rate: _Rate = Field(default=None, description="offered requests a second, e.g. 3/s or 90/m")
-    arrival: Literal["poisson", "constant"] | None = Field(
-        default=None, description="arrival process"
+    arrival: str | None = Field(
+        default=None, description=f"arrival process: {arrival.FORMS}", examples=["poisson"]
     )
     duration: _Duration = Field(default=None, description="measured window, at least")
     warmup: _Duration = Field(default=None, description="time before the measured window, at least")
@@ -29,6 +30,11 @@ class LoadText(BaseModel):
     max_tokens: Annotated[int, Field(gt=0)] | None = Field(
         default=None, description="output tokens, most"
     )
+
+    @field_validator("arrival")
+    @classmethod
+    def _arrival(cls, value: object) -> object:
+        return _checked(value, arrival.parse)
 
     @field_validator("rate")
     @classmethod

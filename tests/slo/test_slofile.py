@@ -7,6 +7,7 @@ import jsonschema
 import pytest
 import yaml
 
+from slo.arrival import FORMS
 from slo.objectives import Limits, Load, Objective, Part
 from slo.slo_schema import json_schema_text
 from slo.slofile import SloFileError, json_schema, load_slo, parse_slo
@@ -80,7 +81,7 @@ objectives:
         "slo.yaml:3:1: loads: is no key; did you mean load? "
         "allowed: version, service, include, baseline, load, objectives, validity",
         "slo.yaml:4:14: load.rate: '-3/s' is not above 0; a rate is more than 0/s",
-        "slo.yaml:4:29: load.arrival: 'poison' is not allowed; allowed: 'poisson' or 'constant'",
+        f"slo.yaml:4:29: load.arrival: 'poison' is no arrival process: allowed: {FORMS}",
         "slo.yaml:4:47: load.duration: '10' is no duration; "
         "write a number and us, ms, s, m or h: 420ms, 30s",
         "slo.yaml:6:48: objectives[0].percentle: is no key; did you mean percentile? allowed: "
