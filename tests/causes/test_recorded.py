@@ -1,6 +1,6 @@
 """Runs recorded on one H200, replayed: each folder is named after the word that it must get.
 
-no-load and host-bound came through `slo run` and the reference server (`dynamic`); the others are of
+no-load and host-bound came through `slo run` and the reference server (`dynamic`), the others from
 tests/gpu/long_contexts.py. tests/gpu/record_evidence.sh makes them all.
 """
 
