@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import t as student
 
 from slo import dependence
 from slo.latencies import Floats
@@ -47,7 +47,12 @@ def trend(measured: Measurements) -> Trend | None:
     difference = float(logs[first].mean() - logs[~first].mean())
     parts = (logs[first], logs[~first])
     error = math.sqrt(sum(_variance(part) * inflation / len(part) for part in parts))
-    chance = float(norm.sf(abs(difference) / error)) if error > 0 else float(difference == 0)
+    worth = max(float(first.sum()) / inflation, 1.0)  # few of these make an uncertain error
+    chance = (
+        float(student.sf(abs(difference) / error, worth))
+        if error > 0
+        else float(abs(difference) < 1e-9)
+    )
     return Trend(math.exp(difference), chance, _FIRST * (end - start))
 
 
