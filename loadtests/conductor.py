@@ -229,7 +229,7 @@ class Conductor:
         self._look_at_clocks()
         scheduled = self.writer.scheduled
         unaccounted = scheduled - self.writer.total.records - self.writer.not_started
-        if unaccounted:
+        if unaccounted and not self._plan.load.process.closed:
             self._faults.append(f"{unaccounted} of {scheduled} arrivals have no record")
         try:
             self.writer.close(ask(self._plan, "/info"))
