@@ -20,9 +20,12 @@ from slo import (
     drive,
     ending,
     import_cli,
+    nightly_cli,
     restate,
     run_cli,
     slofile,
+    soak_cli,
+    sweep_cli,
     verdict_file,
 )
 from slo import options as o
@@ -105,6 +108,10 @@ def validate(
 
 
 app.command(name="capacity")(capacity_cli.capacity_)
+app.command(name="sweep")(sweep_cli.sweep_)
+app.command(name="nightly")(nightly_cli.nightly_)
+app.command(name="trend")(nightly_cli.trend_)
+app.command(name="soak")(soak_cli.soak_)
 app.command(name="diagnose")(cli_evidence.diagnose_)
 app.command(name="lint")(cli_evidence.lint_)
 add_to(app)

@@ -25,6 +25,7 @@ OURS_IN_FILE = {
     "slo/check_cli.py": ("slo", "reports"),
     "slo/cli_evidence.py": ("slo", "reports"),
     "slo/compare_cli.py": ("slo", "reports"),
+    "slo/nightly_cli.py": ("slo", "reports"),
 }
 NEVER_IN_SLO = {"locust", "torch", "fastapi", "pynvml", "gevent", "transformers"}
 LAZY = {"torch", "transformers", "vllm", "pynvml"}
