@@ -33,6 +33,12 @@ browser:
 	dpkg -x .prometheus/prometheus_*.deb .prometheus
 	rm .prometheus/prometheus_*.deb
 
+# The history is tested on a real PostgreSQL, which a test starts on a socket of its own.
+.PHONY: postgres
+postgres:
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
+	  { apt-get update -qq && apt-get install -y -qq postgresql; }
+
 demo: $(VENV)/.installed
 	$(BIN)/slo demo
 
@@ -41,7 +47,7 @@ check-style: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-test: check-style browser tests/node_modules/.installed .prometheus/usr/bin/prometheus
+test: check-style browser postgres tests/node_modules/.installed .prometheus/usr/bin/prometheus
 	$(BIN)/pytest
 
 # Real vLLM on the CPU, in an environment of its own: torchvision and its like break beside a CPU torch.
@@ -75,6 +81,11 @@ bench-compare: $(VENV)/.installed
 .PHONY: test-grade
 test-grade: .smol/model/config.json
 	TAILGATE_SMOL_MODEL=.smol/model $(BIN)/pytest -m smol
+
+# How often a capacity search claims too much, on a known answer. SEED=n; QUICK=1: under a minute.
+.PHONY: bench-capacity
+bench-capacity: $(VENV)/.installed
+	$(BIN)/python -m tests.benchmarks.capacity_search
 
 bench: $(VENV)/.installed
 	$(BIN)/pytest tests/benchmarks
