@@ -24,7 +24,7 @@ TABLE = {
     "idle_requests": Threshold(0.2, "requests", "a request is open in a fifth of the time at most"),
     "idle_util": Threshold(5, "%", "H200: 0 idle, 10 for a copy in a tenth of the time"),
     "throttled": Threshold(0.05, "of the time", "below it no P95 can come from throttling alone"),
-    "own_limit_clock": Threshold(0.75, "of the highest clock", "H200: 0.83 in prefill at 692 W"),
+    "own_limit_clock": Threshold(0.6, "of the highest clock", "H200 at 692 W: matrix product 0.74"),
     "kv_usage": Threshold(0.9, "of the cache", "vLLM preempts when no block is left; P95 in time"),
     "tensor": Threshold(50, "%", "H200: 76 for a matrix product, 0.2 to 4 in decoding"),
     "mfu": Threshold(0.4, "of peak", "H200: 8,192 tokens of prefill alone reach 0.41"),

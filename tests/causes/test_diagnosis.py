@@ -101,7 +101,7 @@ def test_a_power_cap_under_full_tensor_cores_is_their_own_limit() -> None:
     # The same cap is throttling where it takes much speed, where someone lowered the limit, where
     # the tensor cores are not what draws the power, and where heat is the cause.
     for change in (
-        {"clock_ratio": 0.6},
+        {"clock_ratio": 0.5},
         {"limit_lowered": True},
         {"tensor_pct": 20.0},
         {"throttling": Throttling(1.0, "hardware thermal limit")},
