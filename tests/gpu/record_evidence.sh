@@ -22,7 +22,8 @@ load host-bound local 1/s "${HOST_S:-18s}" 64
 for block in a1-off b1-local b2-local a2-off; do load "cost-$block" "${block#*-}" 2/s "${COST_S:-10s}" 16; done
 kill $server; wait $server 2>/dev/null
 for case in ${CASES:-prefill decode}; do
-  python3 -m tests.gpu.long_contexts $case "$out/$case" ${LONG:-} 2>&1 | tail -3
+  how=; [ $case = decode ] && how=${DECODE---graph --batch 64 --context 8192 --block 3}
+  python3 -m tests.gpu.long_contexts $case "$out/$case" ${LONG:-$how} 2>&1 | tail -3
 done
 for run in no-load host-bound prefill decode; do
   python3 -m slo.cli diagnose "$out/$run" --json "$out/$run.json" | head -4
