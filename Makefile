@@ -66,6 +66,11 @@ test-vllm: $(VENV)/.installed .vllm-venv/.installed
 bench-verdict: $(VENV)/.installed
 	$(BIN)/python -m tests.benchmarks.verdict_calibration
 
+# How exact the load engine is, against a server that knows the truth. QUICK=1; RATES=200,400; PEERS=1.
+.PHONY: bench-load
+bench-load: $(VENV)/.installed
+	$(BIN)/python -m tests.benchmarks.load_exactness
+
 # How often two equal servers seem to differ, and how small a change is found. SEED=n; QUICK=1.
 .PHONY: bench-compare
 bench-compare: $(VENV)/.installed
