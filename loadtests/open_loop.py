@@ -166,9 +166,7 @@ class OpenLoop:
         arrival, now_ns = ready.arrival, time.perf_counter_ns()
         due_ns = ready.due_ns
         if self._agenda.closed and not arrival.turn:
-            due_ns = now_ns
-            due_s = self._s(now_ns)
-            arrival = replace(arrival, due_s=due_s, phase=self._plan.load.phase(due_s))
+            due_ns, arrival = now_ns, self._due_at(arrival, now_ns)
         if self._streams.in_flight >= self._cap:
             why = f"{self._cap} requests of this worker were open (--max-in-flight)"
             self._unstarted(arrival, Failure.IN_FLIGHT_CAP, why)
@@ -180,8 +178,14 @@ class OpenLoop:
     def _unstarted(self, arrival: Arrival, failure: Failure, why: str) -> None:
         self._done(unsent(arrival, self._worker, self._now_s(), failure, why), None)
 
+    def _due_at(self, arrival: Arrival, at_ns: int) -> Arrival:
+        due_s = self._s(at_ns)
+        return replace(arrival, due_s=due_s, phase=self._plan.load.phase(due_s))
+
     def _read(self, exchange: Exchange) -> None:
-        mode = self._plan.reasoning
+        mode, arrival = self._plan.reasoning, exchange.arrival
+        if self._agenda.closed and arrival and not arrival.turn and exchange.sent_ns is not None:
+            exchange.arrival = self._due_at(arrival, exchange.sent_ns)  # due is sent
         ended = outcome(exchange, self._worker, mode, self._t0_ns, self._count_tokens)
         self._done(ended, exchange.ended_ns)
 

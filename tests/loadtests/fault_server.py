@@ -243,6 +243,16 @@ def half_hang() -> Script:
     return hang() if next(turns) % 2 else ok()
 
 
+def tenths() -> Script:
+    """Nine faults and a good answer, in turn."""
+    return (ok, status_500, status_429, error_event, broken_json, empty, no_done, cut,
+            reset_mid_stream, hang)[next(turns) % 10]()  # fmt: skip
+
+
+def first_turn_fails() -> Script:
+    return status_500() if next(turns) == 0 else ok()
+
+
 SCRIPTS = {name: value for name, value in globals().items() if callable(value)}
 
 
@@ -268,8 +278,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, see
             sizes = [line for line in head.lower().split(b"\r\n") if b"content-length" in line]
             body = await reader.readexactly(int(sizes[0].split(b":")[1]) if sizes else 0)
             if path == "/info":
-                global turns
-                turns = itertools.count()
+                restart_turns()
             elif path != "/v1/models":
                 seen.requests.append(head + body)
             async for part in SCRIPTS.get(path.strip("/"), status_404)():
@@ -286,6 +295,12 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, see
         pass
     finally:
         writer.close()
+
+
+def restart_turns() -> None:
+    """The next request is the first again for scripts that answer in turn."""
+    global turns
+    turns = itertools.count()
 
 
 @contextmanager
