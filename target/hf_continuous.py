@@ -151,6 +151,8 @@ def build_continuous(args: argparse.Namespace, model: Model) -> Parts:
         if not manager.alive():
             await asyncio.to_thread(manager.revive)
         if manager.faults.hits("out-of-memory", number):
+            while manager.current.batch_processor is None:  # its thread makes it
+                await asyncio.sleep(0.01)
             manager.current.batch_processor._generation_step = failing(model.device)
         outputs: asyncio.Queue[Any] = asyncio.Queue()
         name = f"request-{number}"

@@ -42,6 +42,9 @@ class Server:
                 lines = self.log.read_text(errors="replace").strip().splitlines()
                 self.why = f"exit {self.process.returncode}: {lines[-1] if lines else ''}"[:400]
                 return False
+            if self.process is None and "target: " in self.log.read_text(errors="replace"):
+                self.why = self.log.read_text(errors="replace").strip().splitlines()[-1][:400]
+                return False  # started by an earlier program, and ended
             try:
                 with urllib.request.urlopen(f"{self.url}/health", timeout=5) as answer:
                     if answer.status == 200:

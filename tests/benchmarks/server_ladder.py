@@ -75,7 +75,7 @@ class Bench:
         self.runs += 1
         directory = self.out / f"runs-{self.stage}" / f"{self.runs:02d}-{server.name}-{label}"
         window = self.window_s(seconds)
-        warmup = 2.0 if self.rehearse else max(4.0, min(8.0, 3 / rate))
+        warmup = 2.0 if self.rehearse else max(4.0, min(8.0, 3 / max(rate, 0.1)))
         workers = "1" if rate < 15 or self.rehearse else "4"
         command = [
             *(sys.executable, "-m", "locust", "-f", str(ROOT / "loadtests" / "locustfile.py")),
@@ -137,6 +137,8 @@ def climb(bench: Bench, server: Server, guess: float, found: dict[str, Any]) -> 
     for _ in range(4):
         over = bench.load(server, rate, SHORT_S, "overload")
         found["overload"], throughput = over, over["ended_per_s"]
+        if throughput == 0:  # nothing even ended in the window: by its tokens, then
+            throughput = over["tokens_per_s"] / bench.output
         if throughput < 0.85 * rate:
             break
         rate *= 2  # it was no overload
@@ -244,11 +246,11 @@ def stage_hf(bench: Bench, until: float) -> None:
     }
     with running(bench, {n: ours(n, 8101 + k, bench.out, o)
                          for k, (n, o) in enumerate(options.items())}) as servers:  # fmt: skip
-        for name in ("dynamic", "batch", "static-compile", "continuous"):
+        for name in ("dynamic", "nocache", "static-compile", "batch"):
             measure(bench, servers, name, alone if name in ALONE else batched, until)
         for server in later.values():  # they outlive this program; these two rows are the least
             server.start(VLLM_ENV)
-        measure(bench, servers, "nocache", alone, until)
+        measure(bench, servers, "continuous", batched, until)
         measure(bench, servers, "survivor", lambda b, s, f: survival(b, s, f, True), until)
 
 
