@@ -180,8 +180,6 @@ def _pass(
     nvml: Any, gpu: Gpu, *, slow: bool, with_gpm: bool, slowest: bool
 ) -> tuple[Reading, Values]:
     """Read a GPU; the stamp is the middle of the fast part, and the slow part comes after it."""
-    # The first read after a sleep only warms the caches: it takes 190 us on an H200, the next one 27.
-    gpu.fast.read()
     wall_ns, began_ns = time.time_ns(), time.monotonic_ns()
     fast = gpu.fast.read()
     took_ns = time.monotonic_ns() - began_ns
