@@ -231,7 +231,8 @@ async def reset_mid_stream() -> Script:
     yield b"RESET"
 
 
-turns = itertools.count()
+turns = itertools.count()  # of the requests under one base path
+turns_of: dict[str, "itertools.count[int]"] = {}
 
 
 def half() -> Script:
@@ -274,14 +275,16 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, see
                 writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
                 return
             head = first + await reader.readuntil(b"\r\n\r\n")
-            path = head.split(b" ")[1].decode()
+            global turns
+            base, _, script = head.split(b" ")[1].decode().rpartition("/")
+            turns = turns_of.setdefault(base, itertools.count())
             sizes = [line for line in head.lower().split(b"\r\n") if b"content-length" in line]
             body = await reader.readexactly(int(sizes[0].split(b":")[1]) if sizes else 0)
-            if path == "/info":
-                restart_turns()
-            elif path != "/v1/models":
+            if script == "info":
+                restart_turns(base)
+            elif script != "models":
                 seen.requests.append(head + body)
-            async for part in SCRIPTS.get(path.strip("/"), status_404)():
+            async for part in SCRIPTS.get(script, status_404)():
                 if part == b"RESET":
                     raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     writer.transport.abort()
@@ -297,10 +300,9 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, see
         writer.close()
 
 
-def restart_turns() -> None:
-    """The next request is the first again for scripts that answer in turn."""
-    global turns
-    turns = itertools.count()
+def restart_turns(base: str = "") -> None:
+    """The next request under a base path is the first again for scripts that answer in turn."""
+    turns_of[base] = itertools.count()
 
 
 @contextmanager

@@ -1,101 +1,33 @@
 """Whole runs by Locust's own command, against real servers: what they leave, and how they end."""
 
+import argparse
 import json
-import os
+import shutil
 import signal
-import socket
-import subprocess
-import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
 
 import psutil
 import pytest
 
-from slo.record import Failure, Record
-from slo.rundir import Run, read_json, read_records, read_run, read_schedule
+from loadtests.options import OptionError, add_options, plan_of
+from loadtests.preflight import TargetError, look
+from slo.record import Failure
+from slo.rundir import read_json, read_schedule
 from tests.loadtests.fault_server import fault_server
-from tests.serving import ROOT, running_target
-
-SHORT = ("--rate", "20/s", "--duration", "2s", "--warmup", "1s", "--max-tokens", "8")
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    code: int
-    stdout: str
-    stderr: str
-    out: Path
-
-    @property
-    def run(self) -> Run:
-        return read_run(self.out)
-
-    @property
-    def records(self) -> list[Record]:
-        return sorted(read_records(self.out), key=lambda record: record.seq)
-
-    @property
-    def complaint(self) -> list[str]:
-        assert "Traceback" not in self.stderr
-        return [line for line in self.stderr.splitlines() if line.startswith("locust: ")]
-
-
-@contextmanager
-def locust(out: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "locust", "-f", "loadtests/locustfile.py", "--headless"]
-    command += ["--only-summary", "--out", str(out), *options]
-    if "--processes" in options:
-        with socket.socket() as free:  # two masters at once must not meet at one port
-            free.bind(("127.0.0.1", 0))
-            port = str(free.getsockname()[1])
-        command += ["--master-bind-port", port, "--master-port", port]
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            for child in psutil.Process(process.pid).children():
-                child.kill()
-            process.kill()
-        process.communicate()
-
-
-def ended(process: subprocess.Popen[str], out: Path, timeout_s: float = 60.0) -> Ended:
-    stdout, stderr = process.communicate(timeout=timeout_s)
-    return Ended(process.returncode, stdout, stderr, out)
-
-
-def load(out: Path, *options: str) -> Ended:
-    with locust(out, *options) as process:
-        return ended(process, out)
-
-
-def wait_for_records(out: Path, count: int) -> None:
-    by = time.monotonic() + 30
-    while time.monotonic() < by:
-        path = out / "requests.jsonl"
-        if path.exists() and len(path.read_bytes().splitlines()) >= count:
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"{out} never had {count} records")
-
-
-def adds_up(run: Run) -> bool:
-    counts = run.counts
-    ends = counts.completed + counts.failed + counts.dropped + counts.not_started
-    return counts.scheduled == ends
+from tests.loadtests.locust_runs import (
+    SHORT,
+    adds_up,
+    ended,
+    load,
+    load_all,
+    locust,
+    wait_for_records,
+)
+from tests.loadtests.loops import plan
+from tests.serving import running_target
 
 
 @pytest.fixture(scope="module")
@@ -140,8 +72,7 @@ def test_a_run_leaves_its_directory_and_says_where(target: str, tmp_path: Path) 
 def test_two_workers_lose_nothing_and_send_the_same_schedule(target: str, tmp_path: Path) -> None:
     options = ("--host", target, *SHORT, "--seed", "4", "--processes", "2")
     outs = [tmp_path / f"run{at}" for at in range(2)]
-    with locust(outs[0], *options) as a, locust(outs[1], *options) as b:
-        results = [ended(a, outs[0]), ended(b, outs[1])]
+    results = load_all(outs, options, options)
     for result in results:
         assert result.code == 0, result.stderr
         run, records = result.run, result.records
@@ -177,50 +108,51 @@ def test_a_killed_worker_makes_the_run_incomplete_and_is_named(target: str, tmp_
     assert missing > 0
 
 
-@pytest.mark.parametrize(
-    ("which", "processes"),
-    [
-        (signal.SIGINT, ()),
-        (signal.SIGINT, ("--processes", "2")),
-        (signal.SIGTERM, ("--processes", "2")),
-    ],
-)
-def test_a_run_that_is_stopped_keeps_what_it_has(
-    faults: str, tmp_path: Path, which: signal.Signals, processes: tuple[str, ...]
-) -> None:
-    out = tmp_path / "run"
-    options = ("--host", faults, "--api-path", "/half_hang", "--rate", "20/s", "--duration", "60s")
-    with locust(out, *options, "--timeout", "20s", "--reasoning", "none", *processes) as process:
-        wait_for_records(out, 5)
-        process.send_signal(which)
-        result = ended(process, out)
-    assert result.code == 4
-    run = result.run
-    assert not run.finished
-    assert run.stopped is not None
-    assert run.stopped.why in ("interrupted", "terminated")
-    assert adds_up(run)
-    kinds = Counter(record.error for record in result.records)
-    assert kinds[None] == run.counts.completed > 0
-    assert kinds[Failure.CANCELLED] == run.counts.failed > 0
-    assert result.stdout.splitlines()[-1] == str(out)
+def test_a_run_that_is_stopped_keeps_what_it_has(faults: str, tmp_path: Path) -> None:
+    options = ("--api-path", "/half_hang", "--rate", "20/s", "--duration", "60s",
+               "--timeout", "20s", "--reasoning", "none")  # fmt: skip
+    ways = {
+        "interrupted": (signal.SIGINT, ("--host", f"{faults}/a")),
+        "interrupted too": (signal.SIGINT, ("--host", f"{faults}/b", "--processes", "2")),
+        "terminated": (signal.SIGTERM, ("--host", f"{faults}/c", "--processes", "2")),
+    }
+    with ExitStack() as stack:
+        running = {
+            name: stack.enter_context(locust(tmp_path / name, *options, *more))
+            for name, (_, more) in ways.items()
+        }
+        for name, process in running.items():
+            wait_for_records(tmp_path / name, 5)
+            process.send_signal(ways[name][0])
+        results = {name: ended(process, tmp_path / name) for name, process in running.items()}
+    for name, result in results.items():
+        assert result.code == 4
+        run = result.run
+        assert not run.finished
+        assert run.stopped is not None
+        assert run.stopped.why == name.split()[0]
+        assert adds_up(run)
+        kinds = Counter(record.error for record in result.records)
+        assert kinds[None] == run.counts.completed > 0
+        assert kinds[Failure.CANCELLED] == run.counts.failed > 0
+        assert result.stdout.splitlines()[-1] == str(result.out)
 
 
 def test_ceilings_end_a_run_early_and_well(target: str, tmp_path: Path) -> None:
-    options = ("--host", target, *SHORT)
-    result = load(tmp_path / "few", *options, "--max-requests", "7", "--processes", "2")
-    run = result.run
-    assert (result.code, run.finished, run.counts.sent) == (0, True, 7)
-    assert adds_up(run)
-    assert run.stopped is not None
-    assert "--max-requests 7" in run.stopped.why
-    result = load(tmp_path / "tokens", *options, "--max-total-tokens", "9000")
-    run = result.run
-    assert (result.code, run.finished) == (0, True)
-    assert adds_up(run)
-    assert run.stopped is not None
-    assert "--max-total-tokens 9000" in run.stopped.why
-    spent = sum((r.prompt_tokens or 0) + (r.output_tokens or 0) for r in result.records)
+    options = ("--host", target, *SHORT, "--duration", "2s")
+    few, tokens = load_all(
+        [tmp_path / "few", tmp_path / "tokens"],
+        (*options, "--max-requests", "7", "--processes", "2"),
+        (*options, "--max-total-tokens", "9000"),
+    )
+    for result, words in ((few, "--max-requests 7"), (tokens, "--max-total-tokens 9000")):
+        run = result.run
+        assert (result.code, run.finished) == (0, True)
+        assert adds_up(run)
+        assert run.stopped is not None
+        assert words in run.stopped.why
+    assert few.run.counts.sent == 7
+    spent = sum((r.prompt_tokens or 0) + (r.output_tokens or 0) for r in tokens.records)
     assert 7000 < spent <= 9000
 
 
@@ -241,23 +173,58 @@ def test_failed_requests_do_not_change_the_exit_code(faults: str, tmp_path: Path
     [
         (("--rate=-3/s",), "--rate: '-3/s' is not above 0"),
         (("--mix", "maths=1"), "'maths' is no scenario; allowed: math, code"),
-        (("-t", "5s"), "say --duration"),
-        (("-t", "5s", "--processes", "2"), "say --duration"),
-        (("--max-in-flight", "1", "--processes", "2"), "--max-in-flight 1"),
+        (("--arrival", "poison"), "'poison' is no arrival process"),
+        (("--arrival", "ramp:1/s,2/s", "--rate", "3/s"), "leave --rate away"),
+        (("--arrival", "spike:9/s,30s"), "no shorter than --duration"),
+        (("--arrival", "replay:/none.csv"), "/none.csv: cannot be read"),
+        (("--prompts", "/none.csv"), "/none.csv: cannot be read"),
+        (("--input-class", "99"), "a prompt has 100 to 200000 tokens"),
+        (("--shared-prefix", "50%"), "leaves 64 of 128 tokens for the question"),
+        (("--shared-prefix", "150%"), "no share from 0% to 100%"),
+        (("--tokenizer", "/none"), "no such file and no such model"),
+        (("--max-in-flight", "1"), "--max-in-flight 1"),
         (("--api-key-env", "NO_SUCH_KEY"), "NO_SUCH_KEY"),
         (("--host", "localhost:8000"), "write http://HOST:PORT"),
-        (("--host", "http://127.0.0.1:9"), "http://127.0.0.1:9/v1/chat/completions: refused"),
-        (("--host", "http://127.0.0.1:9", "--processes", "2"), "chat/completions: refused"),
     ],
 )
-def test_wrong_options_and_targets_are_one_line_and_exit_2(
-    faults: str, tmp_path: Path, options: tuple[str, ...], words: str
+def test_wrong_options_are_refused_in_a_sentence(
+    options: tuple[str, ...],
+    words: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    result = load(tmp_path / "run", "--host", faults, *options)
-    assert result.code == 2
-    [line] = result.complaint
-    assert words in line
-    assert not (tmp_path / "run").exists()
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--host", default="http://127.0.0.1:9")
+    parser.add_argument("--run-time")
+    add_options(parser)
+    try:
+        parsed = parser.parse_args([*options, "--seed", "1"])
+        with pytest.raises(OptionError) as error:
+            plan_of(parsed, parsed.host, 2)
+        said = str(error.value)
+    except SystemExit:
+        said = capsys.readouterr().err
+    assert words in said
+
+
+def test_a_run_that_cannot_begin_is_one_line_and_exit_2(faults: str, tmp_path: Path) -> None:
+    cases = {
+        "-t": (("-t", "5s", "--processes", "2"), "say --duration"),
+        "refused": (("--host", "http://127.0.0.1:9"), "http://127.0.0.1:9/v1/chat/completions"),
+        "workers": (("--host", "http://127.0.0.1:9", "--processes", "2"), "completions: refused"),
+        "html": (("--api-path", "/html"), f"{faults}/html: not_a_stream: text/html: <html>"),
+        "rate": (("--rate=-3/s",), "--rate: '-3/s' is not above 0"),
+    }
+    results = load_all(
+        [tmp_path / name for name in cases],
+        *(("--host", faults, *options) for options, _ in cases.values()),
+    )
+    for result, (_, words) in zip(results, cases.values(), strict=True):
+        assert result.code == 2, result.stderr
+        [line] = result.complaint
+        assert words in line
+        assert not result.out.exists()
 
 
 @pytest.mark.parametrize(
@@ -265,25 +232,24 @@ def test_wrong_options_and_targets_are_one_line_and_exit_2(
     [("/nowhere", "HTTP 404"), ("/html", "text/html: <html>"), ("/not_http", "not_http")],
 )
 def test_a_target_that_is_no_api_is_refused_before_the_run(
-    faults: str, tmp_path: Path, path: str, words: str
+    faults: str, path: str, words: str
 ) -> None:
-    result = load(tmp_path / "run", "--host", faults, "--api-path", path)
-    assert result.code == 2
-    [line] = result.complaint
-    assert f"{faults}{path}" in line
-    assert words in line
-    assert "expected HTTP 200" in line
-    assert not (tmp_path / "run").exists()
+    with pytest.raises(TargetError) as error:
+        look(plan(faults, path))
+    assert f"{faults}{path}" in str(error.value)
+    assert words in str(error.value)
+    assert "expected HTTP 200" in str(error.value)
 
 
-def test_a_second_run_into_one_directory_is_refused(target: str, tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    options = ("--host", target, "--max-requests", "1", *SHORT)
+def test_a_second_run_into_one_directory_is_refused_unless_forced(
+    target: str, tmp_path: Path
+) -> None:
+    out, copy = tmp_path / "run", tmp_path / "copy"
+    options = ("--host", target, *SHORT, "--max-requests", "1", "--duration", "0.2s")
     assert load(out, *options).code == 0
-    first = (out / "run.json").read_text()
-    result = load(out, *options)
-    assert result.code == 2
-    assert str(out) in result.complaint[0]
-    assert (out / "run.json").read_text() == first
-    assert load(out, *options, "--force").code == 0
-    assert (out / "run.json").read_text() != first
+    shutil.copytree(out, copy)
+    refused, forced = load_all([out, copy], options, (*options, "--force"))
+    assert refused.code == 2
+    assert str(out) in refused.complaint[0]
+    assert forced.code == 0
+    assert (copy / "run.json").read_text() != (out / "run.json").read_text()
