@@ -16,7 +16,8 @@ from slo.verdict import Result
 class Evidence:
     """What a probe says of one objective: so many of so many independent requests were over it.
 
-    `allowed` is the share that may be over; `confidence` the one that slo.yaml asks for.
+    `allowed` is the share that may be over; `confidence` the one that slo.yaml asks for. `far`: all
+    lay so far under the limit that few requests prove it met (slo.far_limit).
     """
 
     objective: str
@@ -24,6 +25,7 @@ class Evidence:
     worth: float
     allowed: float
     confidence: float
+    far: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,8 @@ def proven_pass(probes: Sequence[Probe], rate: float) -> bool:
     def proven(pooled: Evidence) -> bool:
         return meets(pooled.over, pooled.worth, pooled.allowed, pooled.confidence)
 
-    return all(_some_pool(above, name, proven) for name in _names(above))
+    far = {one.objective for probe in above for one in probe.evidence if one.far}
+    return all(name in far or _some_pool(above, name, proven) for name in _names(above))
 
 
 def proven_fail(probes: Sequence[Probe], rate: float) -> bool:
@@ -104,7 +107,8 @@ def careful(probes: Sequence[Probe]) -> list[Probe]:
     """Probes none of which takes its requests for more independent than a longer one below it did.
 
     Likeness of neighbours grows with load. A short probe that met no burst does not show it; a
-    longer one at a lower rate, which did, tells how little the short one is worth.
+    longer one at a lower rate, which did, tells how little the short one is worth; and where it saw
+    any request over the limit, the short one is not far from it.
     """
     return [replace(probe, evidence=tuple(_careful(probe, probes))) for probe in probes]
 
@@ -119,7 +123,8 @@ def _careful(probe: Probe, probes: Sequence[Probe]) -> Iterator[Evidence]:
             if other.objective == one.objective
         ]
         share = min(1.0, *(worth / one.worth for worth in worths)) if one.worth else 1.0
-        yield replace(one, over=one.over * share, worth=one.worth * share)
+        seen = any(o.over for p in below for o in p.evidence if o.objective == one.objective)
+        yield replace(one, over=one.over * share, worth=one.worth * share, far=one.far and not seen)
 
 
 def pooled(probes: Iterable[Probe], objective: str) -> Evidence:

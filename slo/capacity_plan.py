@@ -20,6 +20,7 @@ _LONG = 0.3  # of what is left: a probe that is to prove something
 _AHEAD = 1.0  # of what is left: what decides the rate of such a probe
 _COARSE = 1.4  # a bracket that the fit may start from
 _STEP = 2.0
+_LOOKING = 0.4  # of the budget: the rest is kept for proving something
 _MOST_INVALID = 3
 _FAIL_WEIGHT = 0.05  # the lowest FAIL is worth less than the highest PASS
 _FEWEST = 100.0  # requests: with less, nothing can be proven of a P95
@@ -72,7 +73,7 @@ def next_step(probes: Sequence[Probe], limits: Limits) -> Ask | Stop:
     found = bounds(probes)
     if found.passes and found.fails and found.fails <= found.passes * (1 + limits.resolution):
         return Stop("resolution", f"the two ends are within {limits.resolution:.3g}")
-    coarse = _coarse(known, limits, ceiling)
+    coarse = _coarse(known, limits, ceiling, _spent(probes, limits) > _LOOKING)
     if isinstance(coarse, Stop):
         return coarse
     if isinstance(coarse, float):
@@ -88,7 +89,7 @@ def looks_met(probe: Probe) -> bool:
 
 
 def _coarse(
-    known: Sequence[Probe], limits: Limits, ceiling: float
+    known: Sequence[Probe], limits: Limits, ceiling: float, enough: bool
 ) -> float | tuple[float, float] | Stop:
     """The rate of the next short probe, or a bracket that is narrow enough."""
     if not known:
@@ -105,10 +106,10 @@ def _coarse(
             return top
         return max(limits.low, top / _STEP)
     if top is None:
-        if low >= ceiling * (1 - 1e-9):
-            return (low, ceiling)
+        if enough or low >= ceiling * (1 - 1e-9):
+            return (low, min(ceiling, low * _STEP))
         return min(ceiling, low * _STEP)
-    if top / low > _COARSE:
+    if top / low > _COARSE and not enough:
         return math.sqrt(low * top)
     return (low, top)
 
@@ -208,6 +209,12 @@ def _ask(rate: float, part: float, probes: Sequence[Probe], limits: Limits, why:
     if duration + warmup > _left(rate, probes, limits) + 1e-9:
         return Stop("budget", "the budget is used up")
     return Ask(rate, duration, warmup, why)
+
+
+def _spent(probes: Sequence[Probe], limits: Limits) -> float:
+    """Which share of the budget is gone."""
+    seconds = sum(probe.spent_s for probe in probes) / limits.budget_s
+    return max(seconds, sum(probe.requests for probe in probes) / limits.budget_requests)
 
 
 def _left(rate: float, probes: Sequence[Probe], limits: Limits) -> float:

@@ -119,7 +119,9 @@ def _evidence(pairs: list[tuple[Objective, Decision]]) -> Iterator[Evidence]:
             continue
         worth = decision.requests / decision.inflation
         over = decision.over / decision.n * worth
-        yield Evidence(objective.label, over, worth, objective.allowed, objective.confidence)
+        yield Evidence(
+            objective.label, over, worth, objective.allowed, objective.confidence, decision.far
+        )
 
 
 def _outright(pairs: list[tuple[Objective, Decision]]) -> str | None:

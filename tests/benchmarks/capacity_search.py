@@ -121,7 +121,7 @@ def probed(rng: np.random.Generator, shape: Shape, ask: Ask) -> Probe:
         requests=int((trace.at_s < until_s).sum()),
         spent_s=until_s,
         evidence=tuple(
-            Evidence(name, d.over / d.inflation, d.n / d.inflation, ALLOWED, CONFIDENCE)
+            Evidence(name, d.over / d.inflation, d.n / d.inflation, ALLOWED, CONFIDENCE, d.far)
             for name, d in zip(("ttft p95", "e2e p95"), decisions, strict=True)
         ),
         stopped=until_s < end_s,

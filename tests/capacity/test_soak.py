@@ -1,0 +1,50 @@
+"""A leak is found in hours at one rate, and its absence too."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from slo.soak import FEWEST, growths, windows_of
+from tests.cli.conftest import slo
+from tests.serving import running_target
+
+HOUR = 3600.0
+
+
+def soaked(mib_per_hour: float, hours: float, *, slower_per_hour: float = 0.0) -> dict[str, bool]:
+    rng = np.random.default_rng(2)
+    at = np.arange(0, hours * HOUR, 30.0)
+    memory = [(t, 4096 + mib_per_hour * t / HOUR + rng.normal(0, 40)) for t in at]
+    e2e = [(t, 1 + slower_per_hour * t / HOUR + rng.exponential(0.2)) for t in at]
+    found = windows_of(e2e, memory, start_s=0.0, end_s=hours * HOUR, window_s=600.0)
+    return {growth.what: growth.grows for growth in growths(found)}
+
+
+def test_memory_that_creeps_from_4_to_10_gb_over_hours_is_found_and_nothing_else() -> None:
+    assert soaked(1024.0, 6.0) == {"memory": True, "e2e p50": False, "e2e p95": False}
+
+
+def test_steady_memory_is_no_growth_and_latency_that_rises_is_one() -> None:
+    assert soaked(0.0, 6.0) == {"memory": False, "e2e p50": False, "e2e p95": False}
+    assert soaked(0.0, 6.0, slower_per_hour=0.2)["e2e p50"]
+
+
+def test_too_few_windows_say_nothing() -> None:
+    assert soaked(1024.0, (FEWEST - 1) / 6) == {}
+
+
+def test_the_simulator_s_leak_is_found_and_ends_the_soak(tmp_path: Path) -> None:
+    options = ("--engine", "sim", "--gpu", "l4", "--reasoning", "none", "--fault", "leak:mib=30")
+    with running_target(*options) as url:
+        done = slo(
+            "soak", "--target", url, "--rate", "8/s", "--duration", "60s", "--window", "1s",
+            "--warmup", "1s", "--max-tokens", "8", "--sidecar", "off", "--seed", "1",
+            "--out", "soak", cwd=tmp_path,
+        )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert "memory grows" in done.stdout
+    document = json.loads((tmp_path / "soak" / "soak.json").read_text())
+    assert FEWEST <= len(document["windows"]) < 40  # it did not go on to the end
+    memory = [window["values"]["memory"] for window in document["windows"]]
+    assert memory[-1] > memory[0] + 1000
