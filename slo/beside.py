@@ -52,8 +52,6 @@ def read_beside(
             return reader(directory / name)
         except RunDirError as error:
             unreadable.append(str(error))
-        except UnicodeDecodeError as error:
-            unreadable.append(f"{directory / name}: is no UTF-8 text: {error.reason}")
         return otherwise
 
     return Beside(

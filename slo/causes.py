@@ -60,7 +60,7 @@ def causes(directory: Path, limits: Limits = LIMITS) -> Causes:
 
 def causes_of(directory: Path, run: Run, requests: Requests, limits: Limits = LIMITS) -> Causes:
     """The same over records that were read already."""
-    window = _window(run)
+    window = run.window_s
     log, server_log = _gpu_log(directory, run), _server_log(directory, run)
     gpu, used = _busiest(log, window)
     server = server_of(server_log.samples, window)
@@ -103,13 +103,6 @@ def info(directory: Path) -> Mapping[str, Any]:
         return {}
     start = document.get("start") if isinstance(document, dict) else None
     return start if isinstance(start, dict) else {}
-
-
-def _window(run: Run) -> tuple[float, float]:
-    end = run.warmup_s + run.duration_s
-    if run.stopped is not None:
-        end = min(end, run.stopped.at_s)
-    return run.warmup_s, max(end, run.warmup_s)
 
 
 def _length(requests: Requests, window: tuple[float, float]) -> int:

@@ -95,7 +95,7 @@ def _clock(directory: Path, *, local_gpu: bool) -> NDArray[np.float64]:
     for name in (SERVER, GPU) if local_gpu else (SERVER,):
         try:
             lines = list(read_lines(directory / name))
-        except (RunDirError, UnicodeDecodeError):
+        except RunDirError:  # what reads the log itself names it
             continue
         both = [
             (line["t_wall_ns"] - line["t_mono_ns"]) / 1e9
@@ -116,8 +116,6 @@ def readable(
         yield from read(directory)
     except RunDirError as error:
         unreadable.append(str(error))
-    except UnicodeDecodeError as error:
-        unreadable.append(f"{directory}: a file of the run is no UTF-8 text: {error.reason}")
 
 
 def _schedule(arrivals: Iterator[Arrival]) -> Schedule:

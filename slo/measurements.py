@@ -42,10 +42,7 @@ class Measurements:
     @property
     def window_s(self) -> tuple[float, float]:
         """Start and end of the measured window; a run that was stopped ends it early."""
-        end = self.run.warmup_s + self.run.duration_s
-        if self.run.stopped is not None:
-            end = min(end, self.run.stopped.at_s)
-        return self.run.warmup_s, max(end, self.run.warmup_s)
+        return self.run.window_s
 
     @property
     def scenarios(self) -> tuple[str, ...]:

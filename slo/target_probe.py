@@ -13,14 +13,8 @@ import httpx
 
 POLL_S = 0.5
 ANSWER_S = 5.0
-STARTING = (
-    425,
-    429,
-    500,
-    502,
-    503,
-    504,
-)  # what a server or the proxy before it says while it loads
+# What a server, or the proxy before it, says while it loads.
+STARTING = (425, 429, 500, 502, 503, 504)
 CLOCK_ROUNDS = 8
 
 
@@ -242,7 +236,8 @@ def _reason_to_wait(client: httpx.Client, url: str) -> str | None:
 
 
 def _is_html(answer: httpx.Response) -> bool:
-    return answer.headers.get("content-type", "").startswith("text/html")
+    kind: str = answer.headers.get("content-type", "")
+    return kind.startswith("text/html")
 
 
 def _unreachable(url: str, error: httpx.ConnectError) -> str:

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from slo.judge import judge
 from slo.record import Failure
 from slo.rundir import read_run, write_run
+from slo.slofile import parse_slo
 from slo.summarise import summarise
 from slo.summary import LatencyLine, Summary
+from slo.verdict import Result
 from tests.slo import spoil
 from tests.slo.make_run import make_run
 
@@ -130,3 +133,14 @@ def test_reasoning_none_has_no_ttfat(run: Path) -> None:
     assert line(summarise(run), "all", "ttfat").n == 0
     write_run(run, replace(read_run(run), reasoning="tag"))
     assert line(summarise(run), "all", "ttfat").n == 20
+
+
+@pytest.mark.parametrize("name", ["gpu.jsonl", "server.jsonl", "target.json", "requests.jsonl"])
+def test_a_file_that_is_no_text_is_said_and_the_rest_is_drawn(run: Path, name: str) -> None:
+    (run / name).write_bytes(b"\xff\xfe not UTF-8\n")
+    assert summarise(run).judged == (0 if name == "requests.jsonl" else 20)
+    slo = parse_slo("version: 1\nservice: s\nobjectives: [{metric: error_rate, max: 50%}]")
+    verdict = judge(run, slo)
+    (files,) = [check for check in verdict.validity if check.check == "files"]
+    assert verdict.result is Result.INVALID
+    assert f"{name}: is no UTF-8 text" in files.why
