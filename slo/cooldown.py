@@ -58,6 +58,8 @@ def wait_until_empty(
 def _busy(idle: Idle) -> str | None:
     if idle.alone_s is None:
         open_ = _in_flight(idle)
+        if open_ is None:  # what does not answer may be busy
+            return "the target's /metrics no longer say what is open"
         return f"{open_:g} requests are still open at the target" if open_ else None
     took = _request_s(idle)
     if took > SLACK * idle.alone_s + SLACK_S:

@@ -3,7 +3,8 @@
 Counting tells nothing of how far: 200 requests that all take 40 ms and drift a little are worth
 five independent ones, and five cannot prove a P95. But no distribution has 5 % of its values more
 than 4.4 standard deviations above its mean (Cantelli's inequality). So with bounds for mean and
-standard deviation of the logarithms a percentile is bounded, whatever the distribution.
+standard deviation of the logarithms a percentile is bounded. Those two need not hold where few
+requests are far slower than all others, so that the bound is never below the slowest of them.
 """
 
 import math
@@ -21,8 +22,8 @@ def upper_bound_s(
 ) -> float:
     """A bound that a percentile is under with this confidence; inf where there is none.
 
-    Both bounds, of mean and deviation, hold together; a failure has no logarithm, so that with one
-    there is no bound.
+    Both bounds, of mean and deviation, hold together; it is not below the slowest value. A failure
+    has no logarithm, so that with one there is no bound.
     """
     worth = len(values) / inflation
     if worth < _FEWEST or not np.isfinite(values).all():
@@ -35,4 +36,4 @@ def upper_bound_s(
     deviation *= math.sqrt((worth - 1) / float(chi2.ppf(each, worth - 1)))
     share = 1 - percentile / 100
     beyond = mean + math.sqrt(1 / share - 1) * deviation
-    return math.exp(beyond) if beyond < 700 else math.inf
+    return max(math.exp(beyond), float(values.max())) if beyond < 700 else math.inf

@@ -79,14 +79,17 @@ def _share(
 
 def _goodput(objective: Objective, measured: Measurements, *, from_sent: bool) -> Decision:
     """A request that failed, or that misses one of the named latencies, is none of the good."""
+    judged = measured.judged(objective.scenario)
     certain, possible = measured.failed_masks()
     for part in objective.parts:
         metric = part.metric
         if from_sent and has_sent_view(metric):
             metric = f"{metric}_from_sent"
         at_least, at_most = measured.bounds(metric)  # nan, not applicable, is over no limit
+        if judged.any() and np.isnan(at_most[judged]).all():
+            return undecided(0, f"No judged request has a {part.metric}: goodput is not known.")
         certain, possible = certain | (at_least > part.limit), possible | (at_most > part.limit)
-    return _share(objective, measured, measured.judged(objective.scenario), certain, possible)
+    return _share(objective, measured, judged, certain, possible)
 
 
 def _accuracy(

@@ -168,8 +168,8 @@ def percentile_interval(
 ) -> tuple[float | None, float | None]:
     """The ends between which a percentile lies, each with that confidence; None: without end.
 
-    The upper one is that of the effective requests, or that of all of them where their spread
-    bounds the percentile too.
+    The upper one is that of the effective requests; or what their spread bounds, where all of them
+    were enough if they were independent.
     """
     low_rank, high_rank = _ranks(sample, percentile, confidence, inflation)
     low = sample.at_rank(sample.at_least, low_rank) if low_rank >= 1 else None
@@ -178,7 +178,6 @@ def percentile_interval(
         bound_s = far_limit.upper_bound_s(sample.typical, percentile, confidence, inflation)
         _, all_rank = _ranks(sample, percentile, confidence, 1.0)
         if math.isfinite(bound_s) and all_rank <= sample.n:
-            bound_s = max(bound_s, sample.at_rank(sample.at_most, all_rank) or math.inf)
             high = bound_s if high is None else min(high, bound_s)
     return low, high
 

@@ -78,6 +78,8 @@ def _after_nothing(objective: Objective) -> str:
         return "Keep answers with --store-answers, and grade them."
     if objective.metric.startswith("gpu_"):
         return "Run with --sidecar on a machine with a GPU."
+    if objective.metric == "goodput":
+        return "Ask for latencies that its requests have."
     return "Run longer." if objective.metric == "output_tokens_per_s" else "Offer /metrics."
 
 

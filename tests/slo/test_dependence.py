@@ -128,3 +128,17 @@ def test_one_failure_takes_the_bound_by_spread_away() -> None:
     assert far_limit.upper_bound_s(values, 95, 0.95, 1.0) == np.inf
     assert far_limit.upper_bound_s(values[4:], 95, 0.95, 200.0) == np.inf  # worth too few
     assert far_limit.upper_bound_s(values[4:], 95, 0.95, 10.0) == pytest.approx(0.04)
+
+
+def test_bursts_that_few_requests_met_are_not_beyond_the_spread() -> None:
+    """Of 1,200 requests 24 fell into bursts and took 20 times as long: the P95 may well be there.
+
+    Their spread alone would say that a percentile is far below them.
+    """
+    rng = np.random.default_rng(1)
+    values = 0.04 * np.exp(0.1 * rng.normal(size=1200))
+    values[300:312] *= 20
+    values[900:912] *= 20
+    assert far_limit.upper_bound_s(values, 95, 0.95, 12.0) == values.max()
+    decision = decide_percentile(sample(np.arange(1200) / 20, values), 95, 0.5, 0.95)
+    assert decision.outcome is Result.INCONCLUSIVE

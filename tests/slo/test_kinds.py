@@ -152,6 +152,15 @@ def test_a_failed_request_is_no_good_one(tmp_path: Path) -> None:
     assert "may miss one of its latencies; 40 of 400 did, failures included" in verdict.rows[0].why
 
 
+def test_a_latency_that_no_request_has_makes_no_good_ones(tmp_path: Path) -> None:
+    """The model does not reason: nothing was measured that could be over the limit."""
+    run = make_run(tmp_path / "run", FAST)
+    verdict = judged(run, "metric: goodput, min: 90%, meets: {ttfat: 1ms}")
+    (row,) = verdict.rows
+    assert (verdict.result, row.measured) == (Result.INCONCLUSIVE, None)
+    assert row.why == "No judged request has a ttfat: goodput is not known."
+
+
 def test_a_session_lasts_from_its_first_turn_to_its_last_without_the_thinking(
     tmp_path: Path,
 ) -> None:
