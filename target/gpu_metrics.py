@@ -94,8 +94,9 @@ class Collector:
         )
         for gpu, sample in samples.items():
             mask = sample.get("clocks_event_reasons")
-            for bit, cause in SLOWED.items() if mask is not None else ():
-                now.add_metric([*labels[gpu].values(), cause], float(bool(mask & bit)))
+            if mask is not None:
+                for bit, cause in SLOWED.items():
+                    now.add_metric([*labels[gpu].values(), cause], float(bool(mask & bit)))
             for key, cause in _COUNTERS.items():
                 if sample.get(key) is not None:
                     ever.add_metric([*labels[gpu].values(), cause], sample[key])

@@ -24,7 +24,7 @@ import numpy as np
 from slo import dependence
 from slo.quantile_test import Sample, decide_percentile, decide_share, meets
 from slo.verdict import Result
-from tests.benchmarks.queues import Queue, Times, runs, sim_queue, true_loss, true_percentile
+from tests.benchmarks.queues import Queue, runs, sim_queue, true_loss, true_percentile
 
 ROOT = Path(__file__).parent.parent.parent
 CONFIDENCE = 0.95
