@@ -97,3 +97,9 @@ bench: $(VENV)/.installed
 
 clean:
 	rm -rf $(VENV) .vllm-venv .smol .prometheus tests/node_modules dist .mypy_cache .ruff_cache .pytest_cache
+
+# The articles' ladder on a GPU with its own torch (and vLLM, where it is installed); REHEARSE=1: tiny, on a CPU.
+.PHONY: bench-server
+bench-server: $(VENV)/.installed
+	$(BIN)/python -m tests.benchmarks.server_ladder $(if $(REHEARSE),--rehearse --stage hf --output 16 --input-class 128)
+	$(BIN)/python -m tests.benchmarks.ladder_table runs/server-ladder/results-*.json

@@ -13,6 +13,7 @@ Stop = StopText | Annotated[list[StopText], Field(max_length=16)]
 Count = Annotated[int, Field(ge=1)]
 Temperature = Annotated[float, Field(ge=0, le=2, allow_inf_nan=False)]
 TopP = Annotated[float, Field(gt=0, le=1)]
+One = Annotated[float, Field(ge=1, le=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 
 
@@ -71,6 +72,7 @@ class ChatBody(BaseModel):
     n: Literal[1] | None = None
     frequency_penalty: Literal[0] | None = None
     presence_penalty: Literal[0] | None = None
+    repetition_penalty: One | None = None
     logprobs: Literal[False] | None = None
     user: str | None = None
 
@@ -94,6 +96,8 @@ class CompletionBody(BaseModel):
     n: Literal[1] | None = None
     frequency_penalty: Literal[0] | None = None
     presence_penalty: Literal[0] | None = None
+    repetition_penalty: One | None = None
+    logprobs: None = None
     echo: Literal[False] | None = None
     user: str | None = None
 

@@ -10,6 +10,7 @@ import itertools
 import os
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,12 @@ from target.warming import warm
 MODES = ("vllm", "vllm-fp8kv", "vllm-w4")
 KV_CACHES = {"fp16": "auto", "fp8": "fp8", "int8": "int8_per_token_head"}
 MAX_NUM_SEQS = 256
+ENVIRONMENT = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB, on a CPU
+    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",  # stdout is for the line that says ready
+    "VLLM_NO_USAGE_STATS": "1",
+}
 
 
 def build(args: argparse.Namespace, startup: Startup) -> Engine:
@@ -31,12 +38,14 @@ def build(args: argparse.Namespace, startup: Startup) -> Engine:
     if args.mode not in MODES:
         allowed = ", ".join(MODES)
         raise EngineError(f"--mode {args.mode}: allowed with --engine vllm: {allowed}")
-    # A fork of a process whose other threads hold locks would hang; "cpu" needs room for its KV.
-    os.environ.setdefault("VLLM_WORKER_MULTIPROCESSING_METHOD", "spawn")
-    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
-    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
     with startup.phase("import"):
+        from vllm import envs
+
+        spawn = "VLLM_WORKER_MULTIPROCESSING_METHOD"
+        if spawn in getattr(envs, "environment_variables", ()):  # newer releases know no other way
+            os.environ.setdefault(spawn, "spawn")  # a fork with other threads' locks would hang
         from transformers import AutoTokenizer
         from vllm.platforms import current_platform
 
@@ -48,7 +57,7 @@ def build(args: argparse.Namespace, startup: Startup) -> Engine:
     with startup.phase("weights"):  # with vLLM, its compilation and CUDA graphs are in it too
         llm = started(settings, counts)
     config = llm.model_config
-    generate = generating(llm, stop_tokens(checkpoint.place, tokenizer))
+    generate = generating(llm, stop_tokens(checkpoint.place, tokenizer), counts)
     cuda = current_platform.device_type == "cuda"
     return Engine(
         name="vllm",
@@ -135,7 +144,7 @@ def stopping(llm: Any) -> None:
     llm.shutdown(**wait)
 
 
-def generating(llm: Any, ends: list[int]) -> Generate:
+def generating(llm: Any, ends: list[int], counts: Counts) -> Generate:
     """The engine's function; closing it early aborts the request in vLLM."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
@@ -161,20 +170,25 @@ def generating(llm: Any, ends: list[int]) -> Generate:
         parts = llm.generate(
             {"prompt_token_ids": list(prompt)}, sampling, request_id=f"r{next(numbers)}"
         )
-        async for part in parts:
-            out = part.outputs[0]
-            tokens = tuple(out.token_ids)
-            if not tokens:
-                continue
-            now = time.monotonic()
-            if first == received:
-                first = now
-                queue_s = waited(part.metrics)
-            last = now
-            finish: FinishReason | None = None
-            if out.finish_reason is not None:
-                finish = "stop" if out.finish_reason == "stop" else "length"
-            yield Step(tokens, now, finish)
+        counts.active += 1
+        try:
+            async with aclosing(parts):  # closing it is what aborts the request
+                async for part in parts:
+                    out = part.outputs[0]
+                    tokens = tuple(out.token_ids)
+                    if not tokens:
+                        continue
+                    now = time.monotonic()
+                    if first == received:
+                        first = now
+                        queue_s = waited(part.metrics)
+                    last = now
+                    finish: FinishReason | None = None
+                    if out.finish_reason is not None:
+                        finish = "stop" if out.finish_reason == "stop" else "length"
+                    yield Step(tokens, now, finish)
+        finally:
+            counts.active -= 1
         prefill_s = max(0.0, first - received - queue_s)
         yield Timings(queue_s=queue_s, prefill_s=prefill_s, decode_s=last - first)
 

@@ -9,6 +9,7 @@ from typing import Any
 class Counts:
     """The newest state of vLLM's scheduler, and its sums."""
 
+    active: int = 0  # requests that are in our hands
     running: int = 0
     waiting: int = 0
     kv_cache_usage: float = 0.0
@@ -16,11 +17,12 @@ class Counts:
     cached_prompt_tokens: int = 0
 
     def gauges(self) -> Mapping[str, float]:
-        """As target.metrics takes them."""
+        """As target.metrics takes them; vLLM counts at steps alone, and idle it makes none."""
+        idle = self.active == 0
         return {
-            "running": self.running,
-            "waiting": self.waiting,
-            "kv_cache_usage": self.kv_cache_usage,
+            "running": 0 if idle else self.running,
+            "waiting": 0 if idle else self.waiting,
+            "kv_cache_usage": 0.0 if idle else self.kv_cache_usage,
             "preemptions": self.preemptions,
             "cached_prompt_tokens": self.cached_prompt_tokens,
         }

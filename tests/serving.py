@@ -22,10 +22,12 @@ class Target:
 
 
 @contextmanager
-def started_target(*args: str, timeout_s: float = 120.0) -> Iterator[Target]:
+def started_target(
+    *args: str, timeout_s: float = 120.0, python: str = sys.executable
+) -> Iterator[Target]:
     """Start `python -m target serve --port 0 ARGS`, wait for its ready line, stop it at the end."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "target", "serve", "--port", "0", *args],
+        [python, "-m", "target", "serve", "--port", "0", *args],
         env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
