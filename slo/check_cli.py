@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -16,6 +16,7 @@ from slo import baselines, drive, planning, rundir, slofile, verdict_file
 from slo import options as o
 from slo.ending import UsageError
 from slo.objectives import Load, Slo
+from slo.sending import Sending, with_its_options
 from slo.verdict import EXIT_CODE, Result, Verdict
 
 if TYPE_CHECKING:  # what judges loads scipy, which is slow to start
@@ -44,6 +45,7 @@ Store = Annotated[
 ]
 
 
+@with_its_options
 def check_(
     run: Annotated[
         Path | None, typer.Argument(metavar="[RUN]", help="A run directory; or give --target.")
@@ -56,15 +58,7 @@ def check_(
     annotations: o.Annotations = None,
     baseline: BaselineName = None,
     store: Store = BASELINES,
-    model: o.Model = None,
-    seed: o.Seed = None,
-    workers: o.Workers = 1,
-    timeout: o.Timeout = None,
-    api_key_env: o.ApiKeyEnv = None,
-    ready_timeout: o.ReadyTimeout = "60s",  # type: ignore[assignment]  # typer parses it
-    sidecar: o.Sidecar = "local",
-    out: o.Out = None,
-    force: o.Force = False,
+    sending: Sending,
     json: Annotated[Path | None, _file("--json", "Also write verdict.json here.")] = None,
     junit: Annotated[Path | None, _file("--junit", "Also write JUnit XML here.")] = None,
     markdown: Annotated[Path | None, _file("--markdown", "Also write Markdown here.")] = None,
@@ -88,17 +82,8 @@ def check_(
         raise UsageError("give a RUN directory, or --target URL to make one")
     if run is not None:
         return _concluded(existing(run), asked)
-    load = drive.Load(
-        target=target or "",
-        **o.filled_in(Load(), objectives.load),
-        model=model,
-        seed=seed,
-        workers=workers,
-        timeout_s=timeout,
-        api_key_env=api_key_env,
-    )
-    how = {"force": force, "ready_timeout_s": ready_timeout, "gpu": sidecar}
-    directory, code = _loaded(load, out, objectives, budget, how)
+    load = sending.load(target or "", o.filled_in(Load(), objectives.load))
+    directory, code = _loaded(load, sending, objectives, budget)
     try:
         return code if code == drive.EXIT_INTERRUPTED else _concluded(directory, asked)
     finally:
@@ -132,8 +117,8 @@ def _concluded(directory: Path, asked: Asked) -> int:
 
 
 def _loaded(
-    load: drive.Load, out: Path | None, objectives: Slo, budget_s: float | None, how: dict[str, Any]
-) -> tuple[Path, int]:
+    load: drive.Load, sending: Sending, objectives: Slo, budget_s: float | None
+) -> drive.Ended:
     """Load the target until the schedule's end, a certain miss, or the budget's end."""
     say_what_cannot_pass(objectives)
 
@@ -142,7 +127,7 @@ def _loaded(
 
         return early_stop.until(directory, objectives, budget_s, time.monotonic)
 
-    return drive.run(load, out, console=stderr(), until=until, **how)
+    return sending.send(load, stderr(), until)
 
 
 def say_what_cannot_pass(

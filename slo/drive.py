@@ -29,6 +29,10 @@ EXIT_COMPLETE = 0
 EXIT_INCOMPLETE = 4
 EXIT_INTERRUPTED = 130
 
+# Gives for a run directory a function that is asked often why the run is to end early.
+Until = Callable[[Path], Callable[[], str | None]] | None
+Ended = tuple[Path, int]  # the run directory, and 0 complete, 4 incomplete or 130 interrupted
+
 
 class DriveError(Exception):
     """A load that cannot be driven; one line for a person, and the exit code."""
@@ -56,12 +60,9 @@ def run(
     ready_timeout_s: float,
     gpu: str,
     console: Console,
-    until: Callable[[Path], Callable[[], str | None]] | None = None,
-) -> tuple[Path, int]:
+    until: Until = None,
+) -> Ended:
     """Wait for the target, send the load into a run directory, and say where that is.
-
-    `until` gives for the directory a function that is asked often why the run is to end early.
-    Returns the directory, and 0 complete, 4 incomplete or 130 interrupted.
 
     Raises:
         DriveError: the directory holds a run; the load engine is missing, or broke.

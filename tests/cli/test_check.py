@@ -75,12 +75,14 @@ def test_a_budget_ends_the_load_and_what_is_there_is_judged(sim: str, place: Pat
     (place / "long.yaml").write_text(text)
     done = slo(
         "check", "--target", sim, "--slo", "long.yaml", "--sidecar", "off", "--out", "run",
-        "--budget", "5s", cwd=place,
+        "--budget", "5s", "--label", "short", "--store-answers", "--max-in-flight", "77", cwd=place,
     )  # fmt: skip
     assert done.returncode in (0, 3), done.stdout + done.stderr
-    stopped = rundir.read_run(place / "run").stopped
-    assert stopped is not None
-    assert stopped.why == "the budget of 5 s is spent"
+    run = rundir.read_run(place / "run")
+    assert run.stopped is not None
+    assert run.stopped.why == "the budget of 5 s is spent"
+    assert (run.label, run.max_in_flight) == ("short", 77)
+    assert (place / "run" / rundir.ANSWERS).exists()
 
 
 def test_what_an_undecided_verdict_does_to_a_pipeline_is_chosen(sim: str, place: Path) -> None:
