@@ -20,7 +20,6 @@ OURS = {
 }
 OURS_IN_FILE = {
     "target/nvml_sidecar.py": ("slo.rundir",),
-    "slo/cli.py": ("slo", "reports"),
     "slo/capacity_cli.py": ("slo", "reports"),
     "slo/check_cli.py": ("slo", "reports"),
     "slo/cli_evidence.py": ("slo", "reports"),
