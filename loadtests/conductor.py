@@ -62,7 +62,7 @@ class Conductor:
         self._t0_ns = 0
         self._stopped: Stopped | None = None
         self._faults: list[str] = []
-        self._late: list[str] = []  # workers that came when the run had begun
+        self._late: dict[str, str] = {}  # workers that came when the run had begun
         self._pings = clock_sync.Pings()
         self._everyone_ready = Event()
         self._stop_by_s = float("inf")
@@ -119,14 +119,24 @@ class Conductor:
         self._environment.process_exit_code = code
         self.ended.set()
         if not self.leaving:
-            headless = self._environment.parsed_options.headless
-            gevent.spawn(self._runner.quit if headless else self._runner.stop)
+            gevent.spawn(self._leave)
+
+    def _leave(self) -> None:
+        options = self._environment.parsed_options
+        if options.headless:
+            self._runner.quit()
+            return
+        self._runner.stop()  # the web UI stays ...
+        if options.autostart and options.autoquit >= 0:
+            gevent.sleep(options.autoquit)  # ... or not: Locust itself does this after -t only
+            self._runner.quit()
+            self._environment.web_ui.stop()
 
     # What workers say
 
     def _on_ready(self, environment: Any, msg: Any, **_: Any) -> None:
         if msg.node_id in self._workers or len(self._workers) >= self._plan.workers:
-            self._late.append(msg.data["name"])
+            self._late[msg.node_id] = msg.data["name"]
             log.warning("worker %s came too late and has no part in this run", msg.data["name"])
             return
         info = WorkerInfo(len(self._workers), msg.data["name"], 0, 0)
@@ -186,12 +196,15 @@ class Conductor:
         self._finish()
 
     def _await_workers(self) -> None:
+        load = self._plan.load
+        longest_s = load.end_s + load.turns * (self._plan.timeout_s + load.think_s)
+        over_s = time.monotonic() + LEAD_S + longest_s + STOP_WITHIN_S
         while silent := [name for name, worker in self._workers.items() if worker.end is None]:
             gevent.sleep(0.05)
             lost = [name for name in silent if self._is_lost(name)]
             if lost and self._stopped is None:
                 self.stop(f"{self._workers[lost[0]].called} was lost")
-            if lost == silent or time.monotonic() > self._stop_by_s:
+            if lost == silent or time.monotonic() > min(over_s, self._stop_by_s):
                 return
 
     def _start_workers(self) -> None:
@@ -261,7 +274,8 @@ class Conductor:
 
     def _late_workers(self) -> tuple[str, ...]:
         connected = getattr(self._runner, "clients", {})
-        return (*self._late, *(str(name) for name in connected if name not in self._workers))
+        late = [str(name) for name in connected if name not in self._workers]
+        return tuple(self._late.get(name, name) for name in dict.fromkeys([*self._late, *late]))
 
     def _on_fault(self, greenlet: Any) -> None:
         self._end_with(INCOMPLETE, f"the run could not be ended: {greenlet.exception!r}")

@@ -34,8 +34,11 @@ class OpenLoopUser(User):  # type: ignore[misc]  # Locust has no types
 
     @task  # type: ignore[untyped-decorator]
     def walk_the_schedule(self) -> None:
-        """Do this worker's part, then stay until Locust ends."""
-        self.environment.tailgate.crew.work()
+        """Do this worker's part, and stay until Locust ends.
+
+        Apart from this user, which Locust would move to a worker that joins late.
+        """
+        gevent.spawn(self.environment.tailgate.crew.work)
         gevent.sleep(float("inf"))
 
 

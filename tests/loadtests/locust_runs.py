@@ -47,8 +47,8 @@ class Ended:
 
 
 @contextmanager
-def locust(out: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-m", "locust", "-f", "loadtests/locustfile.py"]
+def locust(out: Path, *options: str, before: Sequence[str] = ()) -> Iterator[subprocess.Popen[str]]:
+    command = [*before, sys.executable, "-m", "locust", "-f", "loadtests/locustfile.py"]
     if "--worker" not in options:
         command += ["--out", str(out), "--only-summary"]
     if "--worker" not in options and "--autostart" not in options:
