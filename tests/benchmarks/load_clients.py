@@ -231,11 +231,12 @@ def inference_perf() -> Client:
     return Client("inference-perf", "0.7.0", command, read)
 
 
-# Names in the package index, and how each is run.
-INSTALLABLE: dict[str, tuple[str, Callable[[], Client]]] = {
-    "guidellm": ("guidellm==0.8.1", guidellm),
-    "aiperf": ("aiperf==0.13.0", aiperf),
-    "inference-perf": ("inference-perf==0.7.0", inference_perf),
+# What is installed for each (a small torch first, or GuideLLM would take several GB of CUDA), with
+# which least Python, and how each is run.
+INSTALLABLE: dict[str, tuple[tuple[str, ...], str, Callable[[], Client]]] = {
+    "guidellm": (("torch==2.13.0", "guidellm==0.8.1"), "3.11", guidellm),
+    "aiperf": (("aiperf==0.13.0",), "3.11", aiperf),
+    "inference-perf": (("inference-perf==0.7.0",), "3.12", inference_perf),
 }
 
 

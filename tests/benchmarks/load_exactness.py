@@ -12,12 +12,12 @@ import json
 import os
 import platform
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-import venv
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -105,21 +105,27 @@ def _clients() -> Iterator[Client]:
     if vllm := os.environ.get("VLLM_PYTHON"):
         yield vllm_bench(Path(vllm))
     if os.environ.get("PEERS"):
-        for name, (package, client) in INSTALLABLE.items():
-            if _installed(name, package):
+        for name, (packages, least, client) in INSTALLABLE.items():
+            if _installed(name, packages, least):
                 yield client()
 
 
-def _installed(name: str, package: str) -> bool:
+def _installed(name: str, packages: tuple[str, ...], least: str) -> bool:
     folder = PEERS / name
     if (folder / ".installed").exists():
         return True
-    print(f"installing {package} ...", flush=True)
-    venv.create(folder, with_pip=True)
-    pip = [str(folder / "bin" / "pip"), "install", "-q", package]
-    if subprocess.run(pip, check=False).returncode:
-        print(f"{package} cannot be installed here; left out", flush=True)
+    newer = [f"python3.{minor}" for minor in range(int(least.split(".")[1]), 15)]
+    python = next(filter(shutil.which, newer), None)
+    if python is None:
+        print(f"{name} needs Python {least} or later, which is not here; left out", flush=True)
         return False
+    print(f"installing {name} ...", flush=True)
+    subprocess.run([python, "-m", "venv", folder], check=True)
+    for package in packages:
+        pip = [str(folder / "bin" / "pip"), "install", "-q", package]
+        if subprocess.run(pip, check=False).returncode:
+            print(f"{package} cannot be installed here; left out", flush=True)
+            return False
     (folder / ".installed").touch()
     return True
 
