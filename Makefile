@@ -71,6 +71,11 @@ bench-verdict: $(VENV)/.installed
 bench-load: $(VENV)/.installed
 	$(BIN)/python -m tests.benchmarks.load_exactness
 
+# Whether a million requests need more memory than a thousand: 17 minutes. REQUESTS=n.
+.PHONY: bench-load-memory
+bench-load-memory: $(VENV)/.installed
+	$(BIN)/python -m tests.benchmarks.load_memory
+
 # How often two equal servers seem to differ, and how small a change is found. SEED=n; QUICK=1.
 .PHONY: bench-compare
 bench-compare: $(VENV)/.installed
