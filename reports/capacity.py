@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from reports import charts
+from reports.html import environment
 from slo.capacity import Probe
 from slo.capacity_search import Answer, Search
 from slo.quantities import show_s
@@ -15,14 +15,10 @@ _COLOURS = {"PASS": charts.BLUE, "FAIL": charts.RED, "INCONCLUSIVE": charts.MUTE
 
 def render(search: Search) -> str:
     """The page; a search that has not ended is shown as far as it is."""
-    environment = Environment(
-        loader=PackageLoader("reports"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
     probes = sorted(search.probes, key=lambda probe: probe.rate)
     unit = " users" if search.limits.whole else "/s"
     names = sorted({name for probe in probes for name in probe.latencies})
-    return environment.get_template("capacity.html.j2").render(
+    return environment().get_template("capacity.html.j2").render(
         search=search, answer=search.answer, probes=probes, unit=unit, names=names,
         curves=[Markup(curve(probes, name, search.answer, unit)) for name in names],
         cell=lambda value: "over every limit" if value is None else show_s(value),
@@ -50,7 +46,6 @@ def curve(probes: Sequence[Probe], name: str, answer: Answer | None, unit: str) 
                     ax.axvline(rate, color=colour, linewidth=0.8, linestyle="--")
         ax.set_xlabel(f"offered load ({unit.strip()})")
         if finite:
-            values = [value for _, value in finite]
-            charts.log_seconds(ax, min(values), max(values), narrow=False)
+            charts.from_zero(ax, charts.tick_s)
         charts.title(ax, name)
         return charts.to_svg(figure, f"{name} by load")

@@ -1,7 +1,7 @@
 """The two figures of a report: latency by percentile, and the run over time."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean, median
 
 from matplotlib.axes import Axes
@@ -161,8 +161,8 @@ def _latency(
     charts.from_zero(ax, charts.tick_s)
 
 
-def _folded(values: list[float], fold: object) -> float | None:
-    return float(fold(values)) if values else None  # type: ignore[operator]
+def _folded(values: list[float], fold: Callable[[list[float]], float]) -> float | None:
+    return fold(values) if values else None
 
 
 def _limit_of(verdict: Verdict, metric: str) -> float | None:

@@ -1,7 +1,7 @@
 """A verdict as one HTML file: no script, and no request to any other host."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -67,8 +67,8 @@ def render(verdict: Verdict, summary: Summary, run: Run) -> str:
         tiles=words.figures(summary),
         percentiles=[f"P{p:g}" for p in PERCENTILES],
         latencies=list(_latencies(summary, run)),
-        percentile_figure=_figure("percentiles", verdict, summary, run),
-        time_figure=_figure("time", verdict, summary, run),
+        percentile_figure=_figure(figures.percentiles, verdict, summary, run),
+        time_figure=_figure(figures.over_time, verdict, summary, run),
         point_s=figures.points(summary, narrow=False),
         gpu_absent=words.gpu_absent(summary.gpu),
         gpu=_gpu(summary.gpu),
@@ -115,8 +115,9 @@ def _objectives(verdict: Verdict) -> Iterator[Objective]:
         before = (line.why, line.next_step)
 
 
-def _figure(kind: str, verdict: Verdict, summary: Summary, run: Run) -> Figure | None:
-    make = figures.percentiles if kind == "percentiles" else figures.over_time
+def _figure(
+    make: Callable[..., str | None], verdict: Verdict, summary: Summary, run: Run
+) -> Figure | None:
     wide = make(summary, verdict, run, narrow=False)
     narrow = make(summary, verdict, run, narrow=True)
     return Figure(Markup(wide), Markup(narrow)) if wide and narrow else None

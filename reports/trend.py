@@ -2,27 +2,27 @@
 
 from collections.abc import Sequence
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from reports import charts
+from reports.html import environment
 from slo.history import Night
 from slo.trend import Change, Series
 
 
 def render(series: Sequence[Series], found: Sequence[Change], nights: Sequence[Night]) -> str:
     """The page."""
-    environment = Environment(
-        loader=PackageLoader("reports"), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
     worse = any(change.worse and change.recent for change in found)
-    return environment.get_template("trend.html.j2").render(
-        figures=[(one, Markup(_figure(one))) for one in series if len(one.nights) > 1],
-        changes=found,
-        missed=[night for night in reversed(nights) if night.status != "measured"],
-        nights=len(nights),
-        worse=worse,
+    return (
+        environment()
+        .get_template("trend.html.j2")
+        .render(
+            figures=[(one, Markup(_figure(one))) for one in series if len(one.nights) > 1],
+            changes=found,
+            missed=[night for night in reversed(nights) if night.status != "measured"],
+            nights=len(nights),
+            worse=worse,
+        )
     )
 
 

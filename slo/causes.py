@@ -1,9 +1,8 @@
 """A run directory's evidence of why it was as fast as it was: from its files to a diagnosis."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,15 +15,14 @@ from slo.request_table import Requests, Rows, table
 from slo.rundir import (
     GPU,
     SERVER,
-    TARGET,
     Run,
     RunDirError,
-    read_json,
     read_records,
     read_run,
 )
 from slo.server_log import ServerLog, read_server_log
 from slo.signals import GpuSignals, Signals, gpu_of, load_of, rooflines, server_of
+from slo.target_info import info
 from slo.thresholds import LIMITS, Limits
 
 # GPU-util looks back over up to a second, so the first of a window is not its own.
@@ -93,16 +91,6 @@ def causes_of(directory: Path, run: Run, requests: Requests, limits: Limits = LI
 def found_for(directory: Path, run: Run) -> Found:
     """The roofline of all GPUs that the sidecar saw, whether they were used or not."""
     return machine_of(run.model, info(directory), _gpu_log(directory, run).gpus)
-
-
-def info(directory: Path) -> Mapping[str, Any]:
-    """The target's /info at the run's start; empty where there is none."""
-    try:
-        document = read_json(directory / TARGET)
-    except RunDirError:
-        return {}
-    start = document.get("start") if isinstance(document, dict) else None
-    return start if isinstance(start, dict) else {}
 
 
 def _length(requests: Requests, window: tuple[float, float]) -> int:

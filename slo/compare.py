@@ -9,7 +9,7 @@ from slo.compare_answers import Answers, answers_of
 from slo.compare_contract import Term, terms
 from slo.compare_lines import Line, Sides, lines, sides_of
 from slo.compare_shift import Shift, shift_of
-from slo.compare_values import better_of, observe, unit_of
+from slo.compare_values import Observed, better_of, observe, unit_of
 from slo.measurements import ALL
 from slo.quantities import show
 from slo.rundir import REQUESTS, RUN, RunDirError
@@ -145,8 +145,8 @@ def compare(before: Sequence[Path], after: Sequence[Path], ask: Ask) -> Comparis
     )
 
 
-def _label(side: Sequence[object], otherwise: str) -> str:
-    labels = {getattr(seen, "run").label for seen in side}  # noqa: B009
+def _label(side: Sequence[Observed], otherwise: str) -> str:
+    labels = {seen.run.label for seen in side}
     return labels.pop() or otherwise if len(labels) == 1 else otherwise
 
 
@@ -161,7 +161,8 @@ def _gates(sides: Sides, answers: Answers | None, ask: Ask) -> Iterator[Gate]:
     }
     for name in wanted:
         if name not in strict:
-            raise RunDirError(f"{name}: not measured in every run; it cannot be a gate")
+            known = ", ".join(strict)
+            raise RunDirError(f"{name}: not measured in every run; allowed as a gate: {known}")
         line, allowed = strict[name], ask.allowed(name)
         yield Gate(name, allowed, line, _gate(line, allowed))
 

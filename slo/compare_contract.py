@@ -10,6 +10,7 @@ import numpy as np
 
 from slo.compare_values import Observed
 from slo.rundir import SCHEDULE, Run, RunDirError
+from slo.target_info import flat
 
 _CLIENT = ("tailgate", "locust", "gevent", "python")
 # Another with each start, or told already.
@@ -172,18 +173,10 @@ def _facts(side: Sequence[Observed]) -> dict[str, str]:
             "gpu": ", ".join(gpu.name or "?" for gpu in seen.gpu.gpus) or None,
             "driver": header.driver if header else None,
         }
-        facts |= dict(_flat(seen.target, ""))
+        facts |= dict(flat(seen.target, _NOT_TOLD))
         for name, value in facts.items():
             found.setdefault(name, []).append("not told" if value is None else str(value))
     return {name: _list(values) for name, values in found.items()}
-
-
-def _flat(value: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    for key, inner in value.items():
-        if isinstance(inner, dict) and key not in _NOT_TOLD:
-            yield from _flat(inner, f"{prefix}{key}.")
-        elif key not in _NOT_TOLD:
-            yield f"{prefix}{key}", inner
 
 
 def _client(versions: Mapping[str, str]) -> dict[str, str]:

@@ -20,7 +20,6 @@ from slo.compare_change import (
 )
 from slo.compare_contract import schedule_digest
 from slo.compare_values import OF_SERVER, Key, Observed, better_of, estimates, failures, unit_of
-from slo.measurements import ALL
 
 UNSURE = "~"
 METHODS = {
@@ -249,6 +248,3 @@ def _plain_change(before: float | None, after: float | None, relative: bool) -> 
     if before is None or after is None or (relative and before == 0):
         return None
     return after / before - 1 if relative else after - before
-
-
-__all__ = ["ALL", "METHODS", "UNSURE", "Line", "Sides", "line", "lines", "outcome", "sides_of"]

@@ -19,14 +19,13 @@ from slo.quantile_test import Sample, percentile_interval
 from slo.rundir import (
     GPU,
     GRADES,
-    TARGET,
     Run,
-    RunDirError,
     read_json,
     read_records,
     read_run,
 )
 from slo.series import column
+from slo.target_info import info
 
 PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 LATENCIES = ("ttft", "ttfat", "e2e", "tpot", "itl")
@@ -65,7 +64,7 @@ def observe(directory: Path) -> Observed:
         measured=collect(read_records(directory), run),
         gpu=gpu,
         grades={one.seq: one for one in grades},
-        target=_info(directory),
+        target=info(directory),
         stable_qps=_stable_qps(directory),
     )
 
@@ -162,7 +161,8 @@ def percentile_of(sample: Sample, p: float, level: float) -> Estimate:
     """A percentile of one run; its requests count for as few as they are worth."""
     inflation = dependence.of_percentile(sample.due_s, sample.typical, p)
     # Where its lower end falls among the failures too, it is over all that did not fail.
-    top = max(sample.at_least[np.isfinite(sample.at_least)], default=math.inf)
+    top = sample.at_least[np.isfinite(sample.at_least)].max(initial=-math.inf)
+    top = top if math.isfinite(top) else math.inf
     known = replace(sample, at_least=np.minimum(sample.at_least, top))
     low, high = percentile_interval(known, p, (1 + level) / 2, inflation)
     value = sample.percentile(p)
@@ -256,15 +256,6 @@ def _series(values: Floats, level: float) -> Estimate:
     error = math.sqrt(dependence.long_run_variance(values) / len(values))
     reach = float(norm.ppf((1 + level) / 2)) * error
     return Estimate(mean, mean - reach, mean + reach)
-
-
-def _info(directory: Path) -> Mapping[str, Any]:
-    try:
-        document = read_json(directory / TARGET)
-    except RunDirError:
-        return {}
-    start = document.get("start") if isinstance(document, dict) else None
-    return start if isinstance(start, dict) else {}
 
 
 def _cold_start_s(info: Mapping[str, Any]) -> float | None:

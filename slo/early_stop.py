@@ -37,7 +37,6 @@ class Watch:
     run: Run | None = None
     planned: Counter[str] = field(default_factory=Counter)  # judged arrivals by scenario
     records: list[Record] = field(default_factory=list)
-    read_s: float = 0.0
 
     def __post_init__(self) -> None:
         self.tail = Tail(self.directory / REQUESTS)

@@ -85,7 +85,7 @@ def _told(path: Path) -> str:
     for key, tool in (("request_throughput", "vllm"), ("benchmarks", "guidellm")):
         if key in keys:
             return tool
-    if "request_throughput" not in keys and {"input_config", "request_latency"} & set(keys):
+    if {"input_config", "request_latency"} & set(keys):
         return "aiperf"
     raise UsageError(f"{path}: is of no tool that is known here; name it with --from")
 

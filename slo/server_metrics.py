@@ -67,7 +67,7 @@ QUANTITIES = (
     Quantity("cpu_s", sum, ("process_cpu_seconds_total",)),
 )  # fmt: skip
 _BY_NAME = {name: quantity for quantity in QUANTITIES for name in quantity.names}
-_KINDS = {"vllm": "vllm", "sglang": "sglang", "tailgate": "tailgate"}
+_KINDS = ("vllm", "sglang", "tailgate")
 
 
 def read_metrics(text: str) -> dict[str, float]:
@@ -94,7 +94,7 @@ def read_metrics(text: str) -> dict[str, float]:
 def kind_of(text: str) -> str | None:
     """Whose /metrics this is, by the prefixes of its names."""
     names = {_name(line).partition(":")[0].partition("_")[0] for line in text.splitlines()}
-    return next((kind for prefix, kind in _KINDS.items() if prefix in names), None)
+    return next((kind for kind in _KINDS if kind in names), None)
 
 
 def _name(line: str) -> str:

@@ -1,6 +1,6 @@
 """A run directory folded once into what a report draws."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ from slo.measurements import ALL, Measurements, collect
 from slo.quantile_test import Sample
 from slo.record import Failure
 from slo.request_table import Rows, table
-from slo.rundir import GPU, TARGET, Run, RunDirError, read_json, read_records, read_run
+from slo.rundir import GPU, Run, RunDirError, read_records, read_run
 from slo.summary import (
     PERCENTILES,
     FailureKind,
@@ -25,6 +25,7 @@ from slo.summary import (
     SecondsLine,
     Summary,
 )
+from slo.target_info import flat, info
 
 _METRICS = ("ttft", "ttfat", "e2e", "tpot", "itl", "ttft_from_sent", "e2e_from_sent")
 
@@ -55,7 +56,7 @@ def summarise(directory: Path) -> Summary:
         seconds=tuple(_seconds(measured)),
         failures=tuple(_failures(measured)),
         gpu=_gpu(directory, run),
-        target=_target(directory),
+        target=dict(flat(info(directory))),
         causes=causes_of(directory, run, table(rows)),
     )
 
@@ -178,21 +179,3 @@ def _gpu(directory: Path, run: Run) -> GpuView:
             for sample in log.samples
         ),
     )
-
-
-def _target(directory: Path) -> dict[str, object]:
-    """GET /info at the run's start, nested keys joined by dots; empty where there is none."""
-    try:
-        document = read_json(directory / TARGET)
-    except RunDirError:
-        return {}
-    start = document.get("start") if isinstance(document, dict) else None
-    return dict(_flat(start, "")) if isinstance(start, dict) else {}
-
-
-def _flat(value: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
-    for key, inner in value.items():
-        if isinstance(inner, dict):
-            yield from _flat(inner, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", inner
