@@ -32,6 +32,9 @@ ANSWERS, CHECKS, GRADES = "answers.jsonl", "checks.jsonl", "grades.jsonl"
 TARGET = "target.json"
 GPU, SERVER = "gpu.jsonl", "server.jsonl"
 VERDICT = "verdict.json"
+# What a run's folder holds: --force removes these and nothing else that lies there.
+OF_A_RUN = (RUN, SCHEDULE, REQUESTS, LATENCY, ANSWERS, CHECKS, GRADES, TARGET, GPU, SERVER, VERDICT)
+DERIVED = ("report.html", "report.md", "junit.xml", "locust.log", "sidecar.log", "target.log")
 
 T = TypeVar("T")
 
@@ -45,13 +48,12 @@ _RECORD = TypeAdapter(Record)
 
 
 def create(path: Path, *, force: bool = False) -> Path:
-    """Make a run directory; one that holds a run is refused, unless forced (then emptied of it)."""
+    """Make a run directory; one that holds a run is refused, unless forced (then rid of that run)."""
     if (path / RUN).exists() or (path / REQUESTS).exists():
         if not force:
             raise RunDirError(f"{path}: holds a run already; name another --out, or use --force")
-        for old in path.iterdir():
-            if old.is_file():
-                old.unlink()
+        for name in (*OF_A_RUN, *DERIVED):
+            (path / name).unlink(missing_ok=True)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
