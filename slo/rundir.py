@@ -48,7 +48,7 @@ _RECORD = TypeAdapter(Record)
 
 
 def create(path: Path, *, force: bool = False) -> Path:
-    """Make a run directory; one that holds a run is refused, unless forced (then rid of that run)."""
+    """Make a run directory; one that holds a run is refused, or rid of it if forced."""
     if (path / RUN).exists() or (path / REQUESTS).exists():
         if not force:
             raise RunDirError(f"{path}: holds a run already; name another --out, or use --force")
