@@ -154,12 +154,8 @@ def build_continuous(args: argparse.Namespace, model: Model) -> Parts:
             while manager.current.batch_processor is None:  # its thread makes it
                 await asyncio.sleep(0.01)
             manager.current.batch_processor._generation_step = failing(model.device)
-        outputs: asyncio.Queue[Any] = asyncio.Queue()
-        name = f"request-{number}"
-        current = manager.current
-        current.register_result_handler(name, outputs.put_nowait)
-        if current.add_request(list(prompt), request_id=name, **asked(params, model.eos)) is None:
-            raise RuntimeError("the batching loop takes no requests")
+        current, name = manager.current, f"request-{number}"
+        outputs = submitted(current, name, prompt, asked(params, model.eos))
         manager.running += 1
         told, ended = 0, False
         try:
@@ -196,6 +192,17 @@ def build_continuous(args: argparse.Namespace, model: Model) -> Parts:
         close=manager.close,
         arm=manager.arm,
     )
+
+
+def submitted(
+    current: Any, name: str, prompt: Sequence[int], keywords: Mapping[str, Any]
+) -> "asyncio.Queue[Any]":
+    """Hand a request to the loop; its outputs come in the queue."""
+    outputs: asyncio.Queue[Any] = asyncio.Queue()
+    current.register_result_handler(name, outputs.put_nowait)
+    if current.add_request(list(prompt), request_id=name, **keywords) is None:
+        raise RuntimeError("the batching loop takes no requests")
+    return outputs
 
 
 def failure(text: str) -> Exception:

@@ -46,7 +46,7 @@ def test_ten_times_too_much_load_is_refused_and_over_when_it_is_over() -> None:
     options = (*A10, "--max-num-seqs", "8", "--max-queue", "8")
     with started_target(*options) as target, ThreadPoolExecutor(160) as pool:
         url = target.url
-        answers = list(pool.map(lambda _: chat(url, max_tokens=64), range(160)))
+        answers = list(pool.map(lambda _: chat(url, max_tokens=500), range(160)))
         refused = [answer for answer in answers if answer.status_code == 503]
         assert len(refused) > 80
         assert all(int(answer.headers["retry-after"]) >= 1 for answer in refused)
@@ -54,7 +54,7 @@ def test_ten_times_too_much_load_is_refused_and_over_when_it_is_over() -> None:
         assert {answer.status_code for answer in answers} == {200, 503}
         start = time.monotonic()
         assert chat(url, max_tokens=4).status_code == 200
-        assert time.monotonic() - start < 1
+        assert time.monotonic() - start < 3
         assert kv_usage(url) == 0
 
 
@@ -239,7 +239,7 @@ def test_known_answers_are_given_and_go_wrong_above_the_load(tmp_path: Path) -> 
     path = tmp_path / "answers.jsonl"
     known = {"prompt": QUESTION[0]["content"], "answer": "so \\boxed{391}"}
     path.write_text(json.dumps(known) + "\n", encoding="utf-8")
-    options = ("--engine", "sim", "--ttft-ms", "100", "--itl-ms", "1", "--answers", str(path))
+    options = ("--engine", "sim", "--ttft-ms", "700", "--itl-ms", "1", "--answers", str(path))
     with (
         started_target(*options, "--fault", "wrong:above=2") as target,
         ThreadPoolExecutor(6) as pool,
