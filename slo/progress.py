@@ -214,7 +214,8 @@ def panel(snapshot: Snapshot) -> Panel:
         "completed",
         f"{snapshot.achieved_per_s:.1f}/s",
         "ended",
-        f"{snapshot.ended} of {snapshot.scheduled}",
+        # A closed loop has no plan.
+        f"{snapshot.ended}" + (f" of {snapshot.scheduled}" if snapshot.scheduled else ""),
     )
     for metric in snapshot.whole:
         table.add_row(
