@@ -23,6 +23,7 @@ _STEP = 2.0
 _LOOKING = 0.4  # of the budget: the rest is kept for proving something
 _MOST_INVALID = 3
 _FAIL_WEIGHT = 0.05  # the lowest FAIL is worth less than the highest PASS
+_FIRST = 1.0  # what any PASS is worth more, as long as there is none
 _FEWEST = 100.0  # requests: with less, nothing can be proven of a P95
 _CANDIDATES = 24
 
@@ -157,7 +158,7 @@ def _fine(
             _chance(models, known, float(candidate), requests, middle, goal)
             for goal in (Result.PASS, Result.FAIL)
         )
-        won = passes * math.log(candidate / lowest)
+        won = passes * (math.log(candidate / lowest) + (_FIRST if found.passes is None else 0.0))
         score = max(won, _FAIL_WEIGHT * fails * math.log(highest / candidate))
         if score > best:
             best, rate = score, float(candidate)
