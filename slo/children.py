@@ -1,13 +1,16 @@
 """Processes that a command starts, and ends again however it ends itself."""
 
+import ctypes
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import IO
 
 GRACE_S = 5.0
+PR_SET_PDEATHSIG = 1
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Out = IO[bytes] | int
@@ -28,17 +31,37 @@ def child(
     """A process in a group of its own; on leaving, it and whatever it forked are ended.
 
     The group keeps a terminal's Ctrl-C from it: the command decides what it is told, and when.
+    Where the command itself is killed (SIGKILL, out of memory), Linux sends the process SIGTERM.
     """
     process = None
     try:
         with _signals_held():  # one that came inside Popen would leave a child that nobody knows
             process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+                preexec_fn=_with_its_parent(),
             )
         yield process
     finally:
         if process is not None:
             _end(process, grace_s)
+
+
+def _with_its_parent() -> Callable[[], None] | None:
+    """Let a process that is about to start get SIGTERM when we die; nothing where not on Linux."""
+    if sys.platform != "linux":
+        return None
+    libc, parent = ctypes.CDLL(None), os.getpid()  # before the fork, where it is safe
+
+    def ask() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # we died before it could ask
+            os._exit(1)
+
+    return ask
 
 
 @contextmanager

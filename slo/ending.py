@@ -52,7 +52,9 @@ def exit_code(error: BaseException, name: str, *, debug: bool) -> int:
 
 def _say(name: str, text: str, code: int) -> int:
     for line in text.splitlines():
-        sys.stderr.write(f"{name}: {line}\n")
+        # Part of it may be a server's words, which must not steer the terminal.
+        shown = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in line)
+        sys.stderr.write(f"{name}: {shown}\n")
     return code
 
 

@@ -1,10 +1,13 @@
 """The options of `slo run` as typer reads them, each declared once with its parser and help."""
 
+import math
+import os
 import re
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
+from urllib.parse import urlsplit
 
 import typer
 
@@ -15,6 +18,12 @@ from slo.objectives import Load
 
 T = TypeVar("T")
 Number = TypeVar("Number", int, float)
+
+# Each worker is a process of about 100 MB, and each arrival is planned in memory and on disk: more
+# than these is a slip of the finger that would take the machine with it.
+MOST_WORKERS = max(16, 4 * (os.cpu_count() or 1))
+MOST_ARRIVALS = 10_000_000
+
 _KINDS: dict[Callable[[str], object], str] = {int: "whole number", float: "number"}
 
 
@@ -47,6 +56,18 @@ def target(text: str) -> str:
     scheme, _, rest = text.partition("://")
     if scheme not in ("http", "https") or not rest.strip("/"):
         raise ValueError(f"{text!r} is no target; write http://HOST:PORT or https://HOST")
+    try:
+        parts = urlsplit(text)
+        known = parts.hostname and parts.port != 0
+    except ValueError:
+        known = False
+    if not known:
+        raise ValueError(f"{text!r} is no target; a port is 1 to 65535, an IPv6 host as [::1]")
+    if parts.username or parts.password:  # the URL is kept in run.json and shown in reports
+        host = parts.netloc.rpartition("@")[2]
+        raise ValueError(f"a password does not belong in a URL ({host}); name it by --api-key-env")
+    if parts.query or parts.fragment:
+        raise ValueError(f"{text!r} holds a query or a fragment; leave them away")
     if rest.rstrip("/").endswith("/v1"):
         raise ValueError(f"{text!r} names the API's path too; leave /v1 away")
     return text.rstrip("/")
@@ -184,7 +205,7 @@ Reasoning = Annotated[
 Seed = Annotated[
     int | None, _option("N", _number(int, 0), "Of schedule and prompts. Default: drawn, and kept.")
 ]
-Workers = Annotated[int, _option("N", _COUNT, "Load processes.")]
+Workers = Annotated[int, _option("N", _number(int, 1, MOST_WORKERS), "Load processes.")]
 Timeout = Annotated[
     float | None, _option("TIME", _TIME, "From due to the answer's end. Default: 60s.")
 ]
@@ -235,11 +256,12 @@ def filled_in(asked: Load, wanted: Load) -> dict[str, Any]:
     """What was asked for, and for the rest what slo.yaml says of its load.
 
     Raises:
-        UsageError: neither says the rate, or the duration.
+        UsageError: neither says the rate, or the duration; or they make more than can be planned.
     """
     told = {name: value for name, value in asdict(asked).items() if value is not None}
     values = asdict(wanted) | told
-    if arrival_process.parse(values["arrival"] or "poisson").has_rate:
+    process = arrival_process.parse(values["arrival"] or "poisson")
+    if process.has_rate:
         values["rate_per_s"] = asked.rate_per_s  # the process says how much is sent
         needed = [("duration_s", "duration")]
     else:
@@ -247,4 +269,14 @@ def filled_in(asked: Load, wanted: Load) -> dict[str, Any]:
     for name, flag in needed:
         if values[name] is None:
             raise UsageError(f"--{flag} is missing; give it, or a --slo file with load: {flag}")
+    if not (process.closed or process.trace):
+        rate, warmup_s = values["rate_per_s"] or 0.0, values["warmup_s"] or 0.0
+        _bounded(process.segments(rate, warmup_s, values["duration_s"]))
     return values
+
+
+def _bounded(segments: tuple[arrival_process.Segment, ...]) -> None:
+    count = arrival_process.expected(segments, math.inf)
+    if count > MOST_ARRIVALS:
+        much = f"this rate for so long is {count:.3g} requests"
+        raise UsageError(f"--rate, --duration: {much}; allowed: {MOST_ARRIVALS:,} in a run")

@@ -8,6 +8,8 @@ _DURATION = re.compile(rf"^({_NUMBER})\s*(us|ms|s|m|h)$")
 _RATE = re.compile(rf"^({_NUMBER})\s*(?:/\s*(s|m|h))?$")
 _SHARE = re.compile(rf"^({_NUMBER})\s*(%?)$")
 
+MOST_S = 10_000 * 3600.0  # a year and more: beyond it stands a slip of the finger
+
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -24,6 +26,8 @@ def duration_s(text: str) -> float:
     seconds = float(found[1]) * _SECONDS[found[2]]
     if seconds < 0:
         raise ValueError(f"{text!r} is negative; a duration is 0s or more")
+    if seconds > MOST_S:
+        raise ValueError(f"{text!r} is too long; a duration is {MOST_S / 3600:,.0f}h or less")
     return seconds
 
 
@@ -39,6 +43,8 @@ def rate_per_s(text: str) -> float:
     per_second = float(found[1]) / _SECONDS[found[2] or "s"]
     if per_second <= 0:
         raise ValueError(f"{text!r} is not above 0; a rate is more than 0/s")
+    if math.isinf(per_second):
+        raise ValueError(f"{text!r} is too large a number for a rate")
     return per_second
 
 
@@ -63,12 +69,14 @@ def mix(text: str) -> dict[str, float]:
     shares: dict[str, float] = {}
     for part in text.split(","):
         name, equals, weight = part.partition("=")
+        if name.strip() in shares:
+            raise ValueError(f"{text!r} names {name.strip()} twice")
         try:
             shares[name.strip()] = float(weight) if equals else 1.0
         except ValueError:
             raise ValueError(f"{part!r} is no share of a mix; write math=0.6,code=0.4") from None
     total = sum(shares.values())
-    if total <= 0 or min(shares.values()) < 0:
+    if not 0 < total < math.inf or min(shares.values()) < 0:  # also turns a nan away
         raise ValueError(f"{text!r} is no mix; the shares are 0 or more, their sum is above 0")
     return {name: weight / total for name, weight in shares.items()}
 

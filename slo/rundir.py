@@ -49,12 +49,13 @@ _RECORD = TypeAdapter(Record)
 
 def create(path: Path, *, force: bool = False) -> Path:
     """Make a run directory; one that holds a run is refused, or rid of it if forced."""
-    if (path / RUN).exists() or (path / REQUESTS).exists():
-        if not force:
-            raise RunDirError(f"{path}: holds a run already; name another --out, or use --force")
-        for name in (*OF_A_RUN, *DERIVED):
-            (path / name).unlink(missing_ok=True)
     try:
+        if (path / RUN).exists() or (path / REQUESTS).exists():
+            if not force:
+                why = "holds a run already; name another --out, or use --force"
+                raise RunDirError(f"{path}: {why}")
+            for name in (*OF_A_RUN, *DERIVED):
+                (path / name).unlink(missing_ok=True)
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunDirError(f"{path}: cannot make the run directory: {error.strerror}") from None
@@ -62,7 +63,10 @@ def create(path: Path, *, force: bool = False) -> Path:
 
 
 def write_atomic(path: Path, text: str) -> None:
-    """Write a finished file beside its place, then rename it."""
+    """Write a finished file beside its place, then rename it; a device or a pipe is written to."""
+    if path.exists() and not path.is_file():  # a rename would put a file in the place of /dev/null
+        path.write_text(text, encoding="utf-8")
+        return
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.write_text(text, encoding="utf-8")
     beside.replace(path)

@@ -16,6 +16,7 @@ ANSWER_S = 5.0
 # What a server, or the proxy before it, says while it loads.
 STARTING = (425, 429, 500, 502, 503, 504)
 CLOCK_ROUNDS = 8
+LONGEST_ID = 1000  # characters of a model's name
 
 
 class TargetError(Exception):
@@ -78,11 +79,14 @@ def first_model(url: str, *, key: str | None) -> str:
             answer = client.get("/v1/models")
             if answer.status_code != httpx.codes.OK:
                 raise TargetError(f"{place}: answers {answer.status_code}; {wanted}")
-            return str(answer.json()["data"][0]["id"])
+            name = str(answer.json()["data"][0]["id"])
         except httpx.HTTPError as error:
             raise TargetError(f"{place}: {_words(error)}; {wanted}") from None
         except (ValueError, KeyError, IndexError, TypeError):
             raise TargetError(f"{place}: answers no list of models; {wanted}") from None
+    if not name.isprintable() or not 0 < len(name) <= LONGEST_ID:
+        raise TargetError(f"{place}: {name[:40]!r} is no name of a model; {wanted}")
+    return name
 
 
 def info(url: str, *, key: str | None) -> dict[str, Any]:

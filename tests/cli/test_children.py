@@ -35,6 +35,33 @@ except KeyboardInterrupt:
     print("stopped", flush=True)
 """
 
+# Is killed while a child of it runs, which has no chance to be ended by it.
+KILLED = """
+import subprocess
+from slo.children import child
+with child(["sleep", "30"], stdout=subprocess.DEVNULL) as process:
+    print(process.pid, flush=True)
+    process.wait()
+"""
+
+
+def ended(pids: set[int]) -> None:
+    """All of them end: a signal that was sent to a grandchild takes a moment."""
+    deadline = time.monotonic() + 10
+    while any(map(is_running, pids)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_child_ends_when_the_command_is_killed() -> None:
+    argv = [sys.executable, "-c", KILLED]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        below = int(process.stdout.readline())
+        assert is_running(below)
+        process.kill()
+    ended({below})
+
 
 def test_a_child_that_ignores_sigterm_is_killed_with_what_it_forked(tmp_path: Path) -> None:
     before = children_of(os.getpid())
@@ -50,7 +77,7 @@ def test_a_child_that_ignores_sigterm_is_killed_with_what_it_forked(tmp_path: Pa
         below = children_of(os.getpid()) - before
         assert len(below) == 2
     assert process.returncode == -signal.SIGKILL
-    assert not [pid for pid in below if is_running(pid)]
+    ended(below)
 
 
 def test_a_child_ends_when_the_block_is_left_by_an_exception() -> None:

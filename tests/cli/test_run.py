@@ -183,13 +183,23 @@ def test_validate_says_what_it_understood_and_goes_on_after_a_mistake(
     [
         (("--rate", "-3/s"), ("--rate", "'-3/s'", "more than 0/s")),
         (("--duration", "soon"), ("--duration", "'soon'", "420ms, 30s")),
-        (("--workers", "0"), ("--workers", "'0'", "1 or more")),
+        (("--workers", "0"), ("--workers", "'0'", "1 to ")),
         (("--arrival", "bursty"), ("--arrival", "'bursty'", "poisson, constant")),
         (("--mix", "math=x"), ("--mix", "math=0.6,code=0.4")),
+        (("--mix", "math=nan"), ("--mix", "'math=nan'", "0 or more")),
+        (("--mix", "math=1,math=2"), ("--mix", "names math twice")),
+        (("--rate", "1e400/s"), ("--rate", "'1e400/s'", "too large")),
+        (("--rate", "100000/s", "--duration", "1h"), ("--rate", "3.6e+08 requests", "10,000,000")),
+        (("--duration", "1e30s"), ("--duration", "'1e30s'", "10,000h or less")),
+        (("--workers", "100000"), ("--workers", "'100000'", "1 to ")),
         (("--sidecar", "maybe"), ("--sidecar", "'maybe'", "local, off, http://HOST:PORT")),
         (("--processes", "2"), ("No such option", "--processes")),
         (("--target", "localhost:8000"), ("--target", "http://HOST:PORT")),
         (("--target", "http://127.0.0.1:9/v1"), ("--target", "leave /v1 away")),
+        (("--target", "http://[::1:80"), ("--target", "'http://[::1:80'", "[::1]")),
+        (("--target", "http://127.0.0.1:99999"), ("--target", "1 to 65535")),
+        (("--target", "http://u:secret@127.0.0.1:9"), ("--target", "(127.0.0.1:9)", "--api-key-")),
+        (("--target", "http://127.0.0.1:9?a=1"), ("--target", "a query or a fragment")),
         (("--api-key-env", "TAILGATE_NO_KEY"), ("--api-key-env", "TAILGATE_NO_KEY")),
     ],
 )
@@ -220,7 +230,13 @@ def test_a_target_that_does_not_listen_is_named_after_the_wait(tmp_path: Path) -
 
 
 NO_API: Answer = (404, "application/json", b'{"detail":"Not Found"}')
-MODELS: Answer = (200, "application/json", b'{"data":[{"id":"m"}]}')
+
+
+def _models(name: str) -> Answer:
+    return 200, "application/json", f'{{"data":[{{"id":"{name}"}}]}}'.encode()
+
+
+MODELS = _models("m")
 
 
 @pytest.mark.parametrize(
@@ -228,6 +244,12 @@ MODELS: Answer = (200, "application/json", b'{"data":[{"id":"m"}]}')
     [
         ({}, ("/v1/models: answers 404",)),
         ({"/v1/models": MODELS}, ("/v1/chat/completions", "404")),
+        ({"/v1/models": _models(r"a\u0000b")}, ("/v1/models", r"'a\x00b' is no name", "--model")),
+        ({"/v1/models": _models("m" * 500_000)}, ("/v1/models", "is no name", "--model")),
+        (
+            {"/v1/models": MODELS, "/v1/chat/completions": (500, "text/plain", b"\x1b[31mred")},
+            (r"HTTP 500: \x1b[31mred",),
+        ),
         (dict.fromkeys(("/health", "/v1/models"), (200, "text/html", b"<p>")), ("HTML",)),
         (
             {"/v1/models": MODELS, "/v1/chat/completions": (200, "text/html", b"<p>hello</p>")},
