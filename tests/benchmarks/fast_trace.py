@@ -42,7 +42,9 @@ class Machine:
 
     def __post_init__(self) -> None:
         most = max(p + o for p, o in zip(self.prompt, self.output, strict=True))
-        assert -(-most // BLOCK) * self.setup.max_num_seqs <= self.setup.blocks, "KV memory is short"
+        assert -(-most // BLOCK) * self.setup.max_num_seqs <= self.setup.blocks, (
+            "KV memory is short"
+        )
         self.first_s = [0.0] * len(self.prompt)
         self.last_s = [0.0] * len(self.prompt)
 

@@ -17,9 +17,7 @@ SLO = [sys.executable, "-m", "slo.cli"]
 Answer = tuple[int, str, bytes]  # status, content type, body
 
 
-def slo(
-    *arguments: object, cwd: Path, timeout: float = 120
-) -> "subprocess.CompletedProcess[str]":
+def slo(*arguments: object, cwd: Path, timeout: float = 120) -> "subprocess.CompletedProcess[str]":
     """Run the command as a person does, in a directory of the test."""
     return subprocess.run(
         [*SLO, *map(str, arguments)], cwd=cwd, capture_output=True, text=True, timeout=timeout
