@@ -28,6 +28,7 @@ typedef long long ns_t;
 
 typedef struct {
     int fd, length, token, place; /* place in the heap; -1: not waiting */
+    int chat;                     /* else the older API of plain completions */
     ns_t due, arrived;
     ns_t written[MOST_TOKENS];
     char in[MOST_REQUEST];
@@ -114,14 +115,17 @@ static void stream(Client *client) {
     if (!client->token)
         n = sprintf(out, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
                          "Transfer-Encoding: chunked\r\n\r\n");
-    sprintf(data, "data: {\"id\":\"chatcmpl-0123456789abcdef\",\"object\":\"chat.completion.chunk\","
-                  "\"created\":1790000000,\"model\":\"truth\",\"choices\":[{\"index\":0,\"delta\":"
-                  "{\"content\":\" word%d\"},\"logprobs\":null,\"finish_reason\":null}]}\n\n",
-            client->token);
+    sprintf(data, "data: {\"id\":\"chatcmpl-0123456789abcdef\",\"object\":\"%s\","
+                  "\"created\":1790000000,\"model\":\"truth\",\"choices\":[{\"index\":0,"
+                  "%s word%d\"%s,\"logprobs\":null,\"finish_reason\":null}]}\n\n",
+            client->chat ? "chat.completion.chunk" : "text_completion",
+            client->chat ? "\"delta\":{\"content\":\"" : "\"text\":\"", client->token,
+            client->chat ? "}" : "");
     n += chunk(out + n, data);
     if (last) {
         n += chunk(out + n, "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"choices\":"
-                            "[{\"index\":0,\"delta\":{},\"finish_reason\":\"length\"}]}\n\n");
+                            "[{\"index\":0,\"delta\":{},\"text\":\"\","
+                            "\"finish_reason\":\"length\"}]}\n\n");
         sprintf(data, "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"choices\":[],"
                       "\"usage\":{\"prompt_tokens\":128,\"completion_tokens\":%d,"
                       "\"total_tokens\":%d}}\n\n", tokens, 128 + tokens);
@@ -184,6 +188,7 @@ static void receive(Client *client) {
     int body = said && said < head_end ? atoi(said + 15) : 0;
     if (client->length < head_end - client->in + 4 + body)
         return;
+    client->chat = strncmp(client->in, "POST /v1/completions", 20) != 0;
     client->length = client->token = 0;
     client->arrived = arrival(&message);
     client->due = now(CLOCK_MONOTONIC) + ttft; /* as a server would that finds it only now */
