@@ -86,7 +86,7 @@ class Conductor:
         try:
             target = look(self._plan)
             self.writer = RunWriter(self._plan, target)
-        except (TargetError, RunDirError) as error:
+        except (TargetError, RunDirError, OSError) as error:
             self._give_up(str(error))
             return
         if target.reasoning == UNKNOWN:
@@ -114,12 +114,13 @@ class Conductor:
             self._end_with(code, words)
 
     def _end_with(self, code: int, words: str | None) -> None:
-        if words:
-            sys.stderr.write(f"locust: {words}\n")
         self._environment.process_exit_code = code
         self.ended.set()
         if not self.leaving:
             gevent.spawn(self._leave)
+        if words:
+            with contextlib.suppress(OSError):  # the disk may be full for the log, too
+                sys.stderr.write(f"locust: {words}\n")
 
     def _leave(self) -> None:
         options = self._environment.parsed_options
@@ -153,8 +154,11 @@ class Conductor:
         if worker is None or self.writer is None:
             return
         worker.heard_s = time.monotonic()
-        tally: Tally = self.writer.add(msg.data)
-        worker.handed_over += tally.records
+        try:
+            worker.handed_over += self.writer.add(msg.data).records
+        except OSError as error:
+            if self._stopped is None:
+                self.stop(f"records could not be written: {error.strerror}")
 
     def _on_end(self, environment: Any, msg: Any, **_: Any) -> None:
         worker = self._workers.get(msg.node_id)
@@ -256,7 +260,13 @@ class Conductor:
         finished = not self._faults
         ends = [worker.end for worker in self._workers.values() if worker.end is not None]
         clients = [end["client"] for end in ends if end["client"] is not None]
-        self.writer.finish(self._infos(), stopped, clients, self._late_workers(), finished=finished)
+        try:
+            self.writer.finish(
+                self._infos(), stopped, clients, self._late_workers(), finished=finished
+            )
+        except OSError as error:
+            finished = False
+            stopped = stopped or Stopped(self._now_s(), f"run.json: {error.strerror}")
         code = COMPLETE if finished else INCOMPLETE
         self._end_with(code, f"stopped: {stopped.why}" if stopped else None)
 

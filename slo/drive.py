@@ -145,6 +145,9 @@ def _drive(
         code, ended = _watch(locust, refresh, say, why_end)
     if ended is not None and code == EXIT_INCOMPLETE:
         code = _stopped(directory, ended)
+    if code == EXIT_INCOMPLETE:
+        stopped = rundir.read_run(directory).stopped
+        say(f"the run is not complete: {stopped.why if stopped else 'it has no end'}")
     if code in (EXIT_COMPLETE, EXIT_INCOMPLETE, EXIT_INTERRUPTED):
         return code
     raise _last_words(path, code)
