@@ -15,7 +15,7 @@ from slo.gpu_log import GpuLog, read_gpu_log
 from slo.grade import Grade, read_grades
 from slo.latencies import Floats
 from slo.measurements import ALL, Measurements, collect
-from slo.quantile_test import Sample, percentile_interval
+from slo.quantile_test import percentile_interval
 from slo.rundir import (
     GPU,
     GRADES,
@@ -24,6 +24,7 @@ from slo.rundir import (
     read_records,
     read_run,
 )
+from slo.sample import Sample
 from slo.series import column
 from slo.target_info import info
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from slo import dependence
+from slo import backlog, dependence
 from slo.buckets import BUCKETS, bucket_of, highest_us, lowest_us
 from slo.latencies import (
     SPANS,
@@ -20,9 +20,9 @@ from slo.latencies import (
     spans,
     tpots,
 )
-from slo.quantile_test import Sample
 from slo.record import Failure, Record
 from slo.rundir import Run
+from slo.sample import Sample
 
 ALL = "all"
 
@@ -49,6 +49,12 @@ class Measurements:
         """The scenarios of the judged requests, by name."""
         codes = np.unique(self.columns.words["scenario"][self.columns.judged])
         return tuple(sorted(self.columns.names["scenario"][code] for code in codes))
+
+    @property
+    def backlog(self) -> bool:
+        """Whether open requests piled up all through the window: the server did not keep up."""
+        numbers = self.columns.numbers
+        return backlog.grows(numbers["due_s"], numbers["ended_s"], self.window_s)
 
     def judged(self, scenario: str = ALL) -> Mask:
         """The judged requests of one scenario, or of all."""
@@ -84,6 +90,7 @@ class Measurements:
             cumulative=np.arange(1, len(at_most) + 1),
             due_s=due_s,
             typical=at_least,
+            backlog=self.backlog,
         )
 
     def share_inflation(self, mask: Mask, bad: Mask) -> float:

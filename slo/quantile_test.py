@@ -11,52 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import betainc, betaincinv
 
 from slo import dependence, far_limit
-from slo.histograms import percentile_rank
+from slo.sample import Sample
 from slo.verdict import Result
 
 _MOST_REQUESTS = 10**9
 _FEWEST = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Judged values of one metric in seconds, in ascending order; inf is over every limit.
-
-    `at_least` and `at_most` differ where a value is known only between two bounds: a request that
-    was cancelled when the run was stopped, a gap inside a histogram's bucket. `cumulative[i]` is
-    how many values the first i + 1 entries stand for. `due_s` and `typical` have one entry a
-    request: when it was due, and its value (of gaps: their mean).
-    """
-
-    at_least: NDArray[np.float64]
-    at_most: NDArray[np.float64]
-    cumulative: NDArray[np.int64]
-    due_s: NDArray[np.float64]
-    typical: NDArray[np.float64]
-
-    @property
-    def n(self) -> int:
-        """How many values there are."""
-        return int(self.cumulative[-1]) if len(self.cumulative) else 0
-
-    def over(self, values: NDArray[np.float64], limit: float) -> int:
-        """How many of `at_least` or `at_most` are over a limit."""
-        within = int(np.searchsorted(values, limit, side="right"))
-        return self.n - (int(self.cumulative[within - 1]) if within else 0)
-
-    def at_rank(self, values: NDArray[np.float64], rank: int) -> float | None:
-        """The value of that rank, counted from 1; None for inf."""
-        value = float(values[np.searchsorted(self.cumulative, rank)])
-        return value if math.isfinite(value) else None
-
-    def percentile(self, percentile: float) -> float | None:
-        """The value of rank ceil(p*N), never flattered; None among failures or without values."""
-        rank = percentile_rank(self.n, percentile)
-        return self.at_rank(self.at_most, rank) if self.n else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +37,8 @@ class Decision:
     `inflation` are worth one independent one. `p_missed` is the chance of so many if the limit is
     met; `more` is how many further requests would decide at the share seen, None if none would.
     `nothing` says in words why nothing was measured; `far` that a limit is met because it lies far
-    beyond the spread of the values.
+    beyond the spread of the values; `backlog` that the server fell behind all through the run: then
+    a miss is counted as it is, since a longer run would only be slower.
     """
 
     outcome: Result
@@ -90,6 +53,7 @@ class Decision:
     inflation: float = 1.0
     nothing: str | None = None
     far: bool = False
+    backlog: bool = False
 
 
 def undecided(n: int = 0, nothing: str | None = None) -> Decision:
@@ -144,7 +108,10 @@ def decide_percentile(
     certain = sample.over(sample.at_least, limit_s) / scale
     possible = sample.over(sample.at_most, limit_s) / scale
     low, high = percentile_interval(sample, percentile, confidence, inflation)
-    outcome = _outcome(certain, possible, requests, allowed, confidence, min_samples, inflation)
+    miss_inflation = 1.0 if sample.backlog else inflation
+    outcome = _outcome(
+        certain, possible, requests, allowed, confidence, min_samples, inflation, miss_inflation
+    )
     far = outcome is Result.INCONCLUSIVE and high is not None and high <= limit_s
     if far and requests >= min_samples:
         outcome = Result.PASS
@@ -155,11 +122,12 @@ def decide_percentile(
         high=high,
         n=sample.n,
         over=sample.over(sample.at_most, limit_s),
-        p_missed=chance(certain / inflation, requests / inflation, allowed),
+        p_missed=chance(certain / miss_inflation, requests / miss_inflation, allowed),
         more=more_requests(possible, requests, allowed, confidence, min_samples, inflation),
         requests=requests,
         inflation=inflation,
         far=far,
+        backlog=sample.backlog,
     )
 
 
@@ -209,7 +177,9 @@ def decide_share(
     low = float(betaincinv(few, worth - few + 1, 1 - confidence)) if certain else 0.0
     high = float(betaincinv(many + 1, worth - many, confidence)) if possible < n else 1.0
     return Decision(
-        outcome=_outcome(certain, possible, n, allowed, confidence, min_samples, inflation),
+        outcome=_outcome(
+            certain, possible, n, allowed, confidence, min_samples, inflation, inflation
+        ),
         measured=possible / n,
         low=low,
         high=high,
@@ -230,12 +200,13 @@ def _outcome(
     confidence: float,
     min_samples: int,
     inflation: float,
+    miss_inflation: float,
 ) -> Result:
     if n < min_samples:
         return Result.INCONCLUSIVE
     if meets(possible / inflation, n / inflation, allowed, confidence):
         return Result.PASS
-    missed = chance(certain / inflation, n / inflation, allowed) <= 1 - confidence
+    missed = chance(certain / miss_inflation, n / miss_inflation, allowed) <= 1 - confidence
     return Result.FAIL if missed else Result.INCONCLUSIVE
 
 

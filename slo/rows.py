@@ -115,13 +115,16 @@ def _share(objective: Objective, decision: Decision, measured: Measurements) -> 
     seen = f"{decision.over:,} of {decision.n:,} {did} ({_percent(decision.over / decision.n)})"
     why = f"At most {_percent(objective.allowed)} of {things} {may}; {seen}"
     if decision.inflation > 1.05:
-        worth = decision.requests / decision.inflation
-        why += f"; neighbours are alike, so that they count as {worth:,.0f} requests"
+        worth = round(decision.requests / decision.inflation)
+        count = "one request" if worth <= 1 else f"{worth:,} requests"
+        why += f"; neighbours are alike, so that they count as {count}"
         why += ", but the limit lies far beyond their spread" if decision.far else ""
     sure = f"with {_percent(objective.confidence)} confidence"
     if decision.outcome is Result.PASS:
         return f"{why}: met {sure}.", ""
     if decision.outcome is Result.FAIL:
+        if decision.backlog:
+            why += "; the backlog grew all through the run: the server does not keep up"
         return f"{why}: missed {sure}.", _after_a_miss(objective, decision, measured)
     why = f"{why}: neither met nor missed {sure}."
     if decision.more is None:

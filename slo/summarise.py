@@ -12,10 +12,10 @@ from slo.gpu_log import read_gpu_log
 from slo.histograms import percentile_rank
 from slo.latencies import Floats, Mask, spans
 from slo.measurements import ALL, Measurements, collect
-from slo.quantile_test import Sample
 from slo.record import Failure
 from slo.request_table import Rows, table
 from slo.rundir import GPU, Run, RunDirError, read_records, read_run
+from slo.sample import Sample
 from slo.summary import (
     PERCENTILES,
     FailureKind,

@@ -22,7 +22,8 @@ from slo.capacity import Evidence, Probe, bounds
 from slo.capacity_plan import Ask, Limits
 from slo.capacity_search import run as search
 from slo.latencies import Floats, Mask
-from slo.quantile_test import Decision, Sample, chance, decide_percentile
+from slo.quantile_test import Decision, chance, decide_percentile
+from slo.sample import Sample
 from slo.verdict import Result
 from target.physics import GPUS, Setup
 from tests.benchmarks import fast_trace

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from slo.compare_change import Interval, logarithm, of_pairs, of_runs, within
 from slo.compare_values import percentile_of
-from slo.quantile_test import Sample
+from slo.sample import Sample
 
 SEED = int(os.environ.get("SEED", "1"))
 QUICK = os.environ.get("QUICK") == "1"

@@ -22,7 +22,8 @@ from pathlib import Path
 import numpy as np
 
 from slo import dependence
-from slo.quantile_test import Sample, decide_percentile, decide_share, meets
+from slo.quantile_test import decide_percentile, decide_share, meets
+from slo.sample import Sample
 from slo.verdict import Result
 from tests.benchmarks.queues import Queue, runs, sim_queue, true_loss, true_percentile
 

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slo import dependence, far_limit
-from slo.quantile_test import Sample, decide_percentile, decide_share, percentile_interval
+from slo.quantile_test import decide_percentile, decide_share, percentile_interval
+from slo.sample import Sample
 from slo.verdict import Result
 from tests.benchmarks.queues import Queue, runs, true_percentile
 

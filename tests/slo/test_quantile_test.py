@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from scipy.stats import beta
 
 from slo.quantile_test import (
-    Sample,
     Thresholds,
     decide_percentile,
     decide_share,
@@ -15,6 +14,7 @@ from slo.quantile_test import (
     more_requests,
     thresholds,
 )
+from slo.sample import Sample
 from slo.verdict import Result
 
 RANK = {Result.FAIL: 0, Result.INCONCLUSIVE: 1, Result.PASS: 2}
