@@ -17,7 +17,7 @@ from gevent.event import Event
 from loadtests import clock_sync
 from loadtests.handover import END, PING, PONG, READY, RECORDS, START, STOP, Tally
 from loadtests.options import Plan
-from loadtests.preflight import TargetError, ask, look
+from loadtests.preflight import TargetError, ask, listed_models, look
 from loadtests.reasoning import UNKNOWN
 from loadtests.run_writer import RunWriter
 from slo.rundir import RunDirError, Stopped, WorkerInfo
@@ -249,7 +249,7 @@ class Conductor:
         if unaccounted and not self._plan.load.process.closed:
             self._faults.append(f"{unaccounted} of {scheduled} arrivals have no record")
         try:
-            self.writer.close(ask(self._plan, "/info"))
+            self.writer.close(ask(self._plan, "/info"), listed_models(self._plan))
         except Exception as error:  # the counts are worth more than the histograms
             log.exception("the run directory could not be completed")
             self._faults.append(f"the run directory could not be completed: {error!r}")

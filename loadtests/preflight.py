@@ -38,8 +38,7 @@ def look(plan: Plan) -> Target:
         TargetError: it does not answer as a streaming chat completions API.
     """
     info = ask(plan, "/info")
-    listed = ask(plan, "/v1/models")
-    models = listed["data"] if listed and isinstance(listed.get("data"), list) else []
+    models = listed_models(plan) or []
     names = [model["id"] for model in models if isinstance(model, dict) and "id" in model]
     model = plan.model or (names[0] if names else None)
     declared = info.get("reasoning") if info else None
@@ -48,6 +47,12 @@ def look(plan: Plan) -> Target:
         mode = str(declared)
     found = _trial(replace(plan, model=model, reasoning=mode))
     return Target(info, models, model, found if mode == AUTO else mode)
+
+
+def listed_models(plan: Plan) -> list[Any] | None:
+    """What GET /v1/models lists; None where the target lists nothing."""
+    listed = ask(plan, "/v1/models")
+    return listed["data"] if listed and isinstance(listed.get("data"), list) else None
 
 
 def ask(plan: Plan, path: str) -> dict[str, Any] | None:

@@ -50,7 +50,7 @@ class RunWriter:
         planned = () if plan.load.process.closed else arrivals(plan.load)
         rundir.write_schedule(self.directory, self._counted(planned))
         self.run = _new_run(self.directory.resolve().name, plan, target, now, self.scheduled)
-        self._write_target(None)
+        self._write_target(None, None)
         self._requests: BinaryIO = (self.directory / rundir.REQUESTS).open("ab")
         self._answers: BinaryIO | None = None
         if plan.store_answers:
@@ -80,12 +80,12 @@ class RunWriter:
             self._answers.flush()
         return tally
 
-    def close(self, info: dict[str, Any] | None) -> None:
+    def close(self, info: dict[str, Any] | None, models: list[Any] | None) -> None:
         """Close the logs, and write what is derived from them: the histograms."""
         self._requests.close()
         if self._answers is not None:
             self._answers.close()
-        self._write_target(info)
+        self._write_target(info, models)
         if self._plan.load.process.closed:
             self._write_what_was_asked()
         # Imported late: workers need no numpy.
@@ -141,8 +141,10 @@ class RunWriter:
         if self._answers is not None:
             _write_checks(self.directory, rows)
 
-    def _write_target(self, end: dict[str, Any] | None) -> None:
-        document = {"start": self._target.info, "end": end, "models": self._target.models}
+    def _write_target(self, end: dict[str, Any] | None, models: list[Any] | None) -> None:
+        """What the target says of itself; `models_end` is None until the end, and where unknown."""
+        document = {"start": self._target.info, "models": self._target.models}
+        document |= {"end": end, "models_end": models}
         rundir.write_json(self.directory / rundir.TARGET, document)
 
 

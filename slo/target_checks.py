@@ -37,16 +37,27 @@ def target(document: dict[str, object] | None, server: ServerLog) -> Check:
         return voided("target", "restarted", limit, restart)
     told = document or {}
     start, end = told.get("start"), told.get("end")
-    if not isinstance(start, dict) or not isinstance(end, dict):
-        return unchecked("target", limit, "The target did not say at both ends what it is (/info).")
-    pairs = [(key, start.get(key), end.get(key)) for key in _IDENTITY]
-    if isinstance(told.get("models_end"), list):
-        pairs.append(("the list of models", told.get("models"), told.get("models_end")))
+    pairs: list[tuple[str, object, object]] = []
+    if isinstance(start, dict) and isinstance(end, dict):
+        pairs += [(key, start.get(key), end.get(key)) for key in _IDENTITY]
+    first, last = _model_ids(told.get("models")), _model_ids(told.get("models_end"))
+    if first and last is not None:
+        pairs.append(("the list of models", first, last))
+    if not pairs:
+        why = "The target did not say at both ends what it is (/info, /v1/models)."
+        return unchecked("target", limit, why)
     for key, before, after in pairs:
         if before != after:
             why = f"{key} was {before!r:.80} at the start, {after!r:.80} at the end."
             return voided("target", f"{key} changed", limit, why)
-    return passed("target", "the same", limit, "The same process, model and flags at both ends.")
+    return passed("target", "the same", limit, "The same at both ends, as far as it tells.")
+
+
+def _model_ids(models: object) -> list[str] | None:
+    """Names only: some servers stamp each listing with its moment."""
+    if not isinstance(models, list):
+        return None
+    return sorted(str(one.get("id")) if isinstance(one, dict) else str(one) for one in models)
 
 
 def _restart(server: ServerLog) -> str:
