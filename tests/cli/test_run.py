@@ -78,7 +78,7 @@ def test_check_says_pass_and_leaves_the_verdict_and_the_reports(
     done = slo("check", finished, "--slo", easy, *flags, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "PASS" in done.stdout
-    assert "ttft p90" in done.stdout
+    assert "ttft p75" in done.stdout
     assert json.loads((finished / "verdict.json").read_text())["result"] == "PASS"
     assert (finished / "report.html").read_text().startswith("<!doctype html>")
     for path, name in zip(
@@ -92,7 +92,7 @@ def test_a_missed_target_ends_with_1_and_an_undecided_one_with_3(
 ) -> None:
     hard, undecided = tmp_path / "hard.yaml", tmp_path / "undecided.yaml"
     hard.write_text(EASY.replace("max: 2s", "max: 1ms"))
-    undecided.write_text(EASY.replace("percentile: 90", "percentile: 99"))
+    undecided.write_text(EASY.replace("percentile: 75", "percentile: 99"))
     assert slo("check", finished, "--slo", hard, cwd=tmp_path).returncode == 1
     done = slo("check", finished, "--slo", undecided, cwd=tmp_path)
     assert done.returncode == 3, done.stdout
@@ -149,7 +149,7 @@ def test_a_mistake_in_slo_yaml_is_said_before_any_load(sim: str, tmp_path: Path)
     ("old", "new", "parts"),
     [
         ("max: 2s", "max: 2s, maxx: 3s", (":5:", "objectives[0].maxx", "did you mean max?")),
-        ("percentile: 90", "p95: 2s", (":5:", "objectives[0].p95", "write percentile: 95")),
+        ("percentile: 75", "p95: 2s", (":5:", "objectives[0].p95", "write percentile: 95")),
         ("ttft,", "ttft_p95,", (":5:", "objectives[0].metric", "percentile: 95")),
     ],
 )
@@ -174,7 +174,7 @@ def test_validate_says_what_it_understood_and_goes_on_after_a_mistake(
     done = slo("validate", easy, tmp_path / "none.yaml", cwd=tmp_path)
     assert done.returncode == 2
     assert "at 10.0/s, arrivals constant" in done.stdout
-    assert "ttft p90 <= 2s: all requests, gate" in done.stdout
+    assert "ttft p75 <= 2s: all requests, gate" in done.stdout
     assert "none.yaml: cannot be read: No such file or directory" in done.stderr
 
 
