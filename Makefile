@@ -48,7 +48,8 @@ check-style: $(VENV)/.installed
 	$(BIN)/mypy
 
 test: check-style browser postgres tests/node_modules/.installed .prometheus/usr/bin/prometheus
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile --ignore tests/loadtests --ignore tests/benchmarks
+	$(BIN)/pytest tests/loadtests tests/benchmarks  # by themselves: they look at times
 
 # Real vLLM on the CPU, in an environment of its own: torchvision and its like break beside a CPU torch.
 .vllm-venv/.installed:
