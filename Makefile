@@ -49,7 +49,7 @@ check-style: $(VENV)/.installed
 
 test: check-style browser postgres tests/node_modules/.installed .prometheus/usr/bin/prometheus
 	$(BIN)/pytest -n 2 --dist loadfile --ignore tests/loadtests --ignore tests/benchmarks
-	$(BIN)/pytest tests/loadtests tests/benchmarks  # by themselves: they look at times
+	$(BIN)/pytest tests/loadtests  # by itself; what is timed stands in tests/benchmarks: make bench
 
 # Real vLLM on the CPU, in an environment of its own: torchvision and its like break beside a CPU torch.
 .vllm-venv/.installed:
