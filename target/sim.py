@@ -6,7 +6,6 @@ around the same median; slots are bounded by the server's admission, first come 
 """
 
 import argparse
-import asyncio
 import itertools
 import math
 import random
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 
 from target.engines import Engine, EngineError, Params, Step, Timings
 from target.faults import FaultError, Faults, read_faults
-from target.sim_player import build_player
+from target.sim_player import build_player, until
 from target.sim_text import read_answers
 from target.startup import Startup
 
@@ -62,7 +61,7 @@ def build(args: argparse.Namespace, startup: Startup) -> Engine:
             for token, finish in answers.tokens(prompt, params, words, wrong):
                 # A deadline, so that late tokens do not delay the later ones.
                 due = born + faults.lasting(due - born, next(gaps))
-                await asyncio.sleep(max(0.0, due - time.monotonic()))
+                await until(due)
                 now = time.monotonic()
                 first = first or now
                 yield Step((token,), now, finish)

@@ -19,6 +19,13 @@ WEIGHTS = {"fp16": 2.0, "int8": 1.0, "w4": W4_BYTES}
 KV_CACHES = {"fp16": 2.0, "int8": 1.0, "fp8": 1.0}
 
 
+async def until(due_s: float) -> None:
+    """Sleep until a moment of time.monotonic(), never less; a turn of the loop where it is past."""
+    await asyncio.sleep(0)
+    while (left_s := due_s - time.monotonic()) > 0:
+        await asyncio.sleep(left_s + 0.0005)  # uvloop's timers round to a millisecond
+
+
 @dataclass(slots=True)
 class Player:
     """Plays a scheduler; each job has a queue of the moments at which it got a token."""
@@ -61,7 +68,7 @@ class Player:
             for job, _ in plan.chunks:
                 self.started.setdefault(job, due_s)
             due_s = self.born_s + self.faults.lasting(due_s - self.born_s, plan.work_s)
-            await asyncio.sleep(max(0.0, due_s - time.monotonic()))
+            await until(due_s)
             now = time.monotonic()
             for job in self.scheduler.finish(plan):
                 self.queues[job].put_nowait(now)

@@ -43,12 +43,12 @@ def test_a_missing_extra_is_named_before_anything_starts(monkeypatch: pytest.Mon
 
 
 def test_the_demo_ends_with_a_verdict_and_says_where_the_report_lies(tmp_path: Path) -> None:
-    # 64 requests prove a P95; that errors are below 2 % they cannot prove.
-    done = slo("demo", "--engine", "sim", "--duration", "8s", cwd=tmp_path)
+    # 40 requests prove neither a P95 nor that fewer than 5 % are errors.
+    done = slo("demo", "--engine", "sim", "--duration", "5s", cwd=tmp_path)
     assert done.returncode == 3, done.stdout + done.stderr
     assert done.stdout.startswith("INCONCLUSIVE")
-    outcomes = dict.fromkeys(("ttft p95", "e2e p95", "achieved_rate"), "PASS")
-    for objective, outcome in {**outcomes, "error_rate": "INCONCLUSIVE"}.items():
+    outcomes = dict.fromkeys(("ttft p95", "e2e p95", "error_rate"), "INCONCLUSIVE")
+    for objective, outcome in {**outcomes, "achieved_rate": "PASS"}.items():
         line = next(line for line in done.stdout.splitlines() if line.startswith(objective))
         assert outcome in line
     last = done.stdout.splitlines()[-1]
