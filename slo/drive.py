@@ -6,15 +6,15 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
 
-from slo import progress, rundir, server_metrics, sidecar, target_probe
+from slo import progress, run_lock, rundir, server_metrics, sidecar, target_probe
 from slo.children import child, kill
 from slo.load_command import Load as Load
 from slo.load_command import arguments as arguments
@@ -65,7 +65,8 @@ def run(
     """Wait for the target, send the load into a run directory, and say where that is.
 
     Raises:
-        DriveError: the directory holds a run; the load engine is missing, or broke.
+        DriveError: the directory holds a run, or another process writes one there; the load
+            engine is missing, or broke.
         TargetError: the target cannot be measured.
     """
 
@@ -75,25 +76,38 @@ def run(
     require_load_extra()
     directory = out or default_directory(load, datetime.now(UTC))
     ours = (LOG, sidecar.LOG, rundir.SERVER, *(() if gpu == "off" else (rundir.GPU,)))
-    if not force:
-        made(directory)  # refuses at once, not after the wait
+    with _claimed(directory):
+        if not force:
+            made(directory)  # refuses at once, not after the wait
+        try:
+            key = target_probe.api_key(load.api_key_env)
+            target_probe.wait_until_ready(load.target, timeout_s=ready_timeout_s, key=key, say=say)
+            model = load.model or target_probe.first_model(load.target, key=key)
+            made(directory, force=force)
+            _forget(directory, ours)  # of a run that was killed before it began
+            why = until(directory) if until else _never
+            load = replace(load, model=model)
+            code = _drive(load, directory, key, gpu, console, say, why, ready_timeout_s)
+            if code == EXIT_INTERRUPTED and not (directory / rundir.RUN).exists():
+                raise KeyboardInterrupt
+            return directory, code
+        except (DriveError, target_probe.TargetError, KeyboardInterrupt) as error:
+            if getattr(error, "exit_code", EXIT_USAGE) == EXIT_USAGE:
+                _forget(directory, ours)
+            raise
+
+
+@contextmanager
+def _claimed(directory: Path) -> Iterator[None]:
+    """Be the only one to write a run there; a directory that is left empty goes."""
     try:
-        key = target_probe.api_key(load.api_key_env)
-        target_probe.wait_until_ready(load.target, timeout_s=ready_timeout_s, key=key, say=say)
-        model = load.model or target_probe.first_model(load.target, key=key)
-        made(directory, force=force)
-        _forget(directory, ours)  # of a run that was killed before it began
-        made(directory)
-        why = until(directory) if until else _never
-        load = replace(load, model=model)
-        code = _drive(load, directory, key, gpu, console, say, why, ready_timeout_s)
-        if code == EXIT_INTERRUPTED and not (directory / rundir.RUN).exists():
-            raise KeyboardInterrupt
-        return directory, code
-    except (DriveError, target_probe.TargetError, KeyboardInterrupt) as error:
-        if getattr(error, "exit_code", EXIT_USAGE) == EXIT_USAGE:
-            _forget(directory, ours)
-        raise
+        lock = run_lock.take(directory)
+    except rundir.RunDirError as error:
+        raise DriveError(str(error)) from None
+    try:
+        yield
+    finally:
+        run_lock.release(directory, lock)
 
 
 def made(directory: Path, *, force: bool = False) -> Path:
@@ -218,9 +232,7 @@ def _last_words(log: Path, code: int) -> DriveError:
 
 def _forget(directory: Path, names: Sequence[str]) -> None:
     """Leave nothing of a run that never began."""
-    if (directory / rundir.RUN).exists() or not directory.is_dir():
+    if (directory / rundir.RUN).exists():
         return
     for name in names:
         (directory / name).unlink(missing_ok=True)
-    with suppress(OSError):  # somebody else's files are in it
-        directory.rmdir()
