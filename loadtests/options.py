@@ -15,7 +15,7 @@ from loadtests.reasoning import MODES
 from loadtests.receive_clock import KERNEL, PROCESS
 from loadtests.schedule import OWN, Load
 from loadtests.text_tokens import counter
-from loadtests.trace import mean_rate, trace_rows
+from loadtests.trace import TraceRow, mean_rate, shared_share, trace_rows
 from slo import arrival, quantities
 
 AUTO = "auto"
@@ -184,10 +184,22 @@ def _load(options: Any) -> Load:
         if process.trace:
             rows = trace_rows(process.trace, rate)
             found = mean_rate(rows, load.warmup_s, load.end_s)
-            return replace(load, rate_per_s=round(rate or found, 6), stretched=rate > 0)
+            load = replace(load, rate_per_s=round(rate or found, 6), stretched=rate > 0)
+            return _with_trace_blocks(load, rows)
     except ValueError as error:
         raise OptionError(str(error)) from None
     return load
+
+
+def _with_trace_blocks(load: Load, rows: tuple[TraceRow, ...]) -> Load:
+    """With what the trace says of shared beginnings, where the prompts are not the user's own."""
+    if load.prompts or not any(row.blocks for row in rows):
+        return load
+    if load.shared_prefix:
+        raise OptionError(
+            "--shared-prefix: the trace's hash_ids say what prompts share; leave it away"
+        )
+    return replace(load, trace_shared=round(shared_share(rows, load.end_s), 4))
 
 
 def _usually_in_flight(load: Load, timeout_s: float) -> int:

@@ -9,13 +9,13 @@ A prompt is a pure function of its id, so that a run directory need not hold the
 import argparse
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from loadtests.code_prompts import CodeAnswer, code_problem
 from loadtests.input_lengths import CLASSES, LEAST
 from loadtests.math_prompts import MathAnswer, math_problem
-from loadtests.shared_prefix import shared_text
+from loadtests.shared_prefix import BLOCK, blocks_text, shared_text
 
 LANGS = ("zh", "en")
 
@@ -33,10 +33,21 @@ class Prompt:
 
 
 def prompt_id(
-    scenario: str, lang: str, input_class: str, seed: int, index: int, shared: float = 0.0
+    scenario: str,
+    lang: str,
+    input_class: str,
+    seed: int,
+    index: int,
+    shared: float = 0.0,
+    blocks: Sequence[int] = (),
 ) -> str:
-    """Name a prompt: "math-zh-512-7-41"; "math-zh-512-7-41-50" where half of it is shared."""
+    """Name a prompt: "math-zh-512-7-41"; "math-zh-512-7-41-50" where half of it is shared.
+
+    "math-zh-2000-7-41-b3_4.9" begins with the blocks 3, 4 and 9 of a trace.
+    """
     name = f"{scenario}-{lang}-{input_class}-{seed}-{index}"
+    if blocks:
+        return f"{name}-b{_shortly(blocks)}"
     return f"{name}-{100 * shared:g}" if shared else name
 
 
@@ -59,18 +70,46 @@ def prompt(name: str) -> Prompt:
             f"-TOKENS-SEED-INDEX, as in math-zh-512-7-41"
         )
     scenario, lang, tokens, seed = parts[0], parts[1], int(parts[2]), parts[3]
-    percent = float(parts[5]) if len(parts) == 6 else 0.0
-    if percent == 100:
+    said = parts[5] if len(parts) == 6 else "0"
+    if said == "100":
         name = "-".join(parts[:4])  # whatever its index: the same text for all
     # A string seed is hashed in full: neighbouring ids share nothing, and no two Pythons differ.
     rng = random.Random(name)
-    before = "" if percent in (0, 100) else shared_text(lang, seed, round(tokens * percent / 100))
-    own = round(tokens * (1 - percent / 100)) if before else tokens
+    before, own = _beginning(said, lang, seed, tokens)
     text, answer = SCENARIOS[scenario](rng, lang, own)
     # The number comes first, so that no two prompts share even one block of a prefix cache.
     number = f"{rng.getrandbits(48):012x}"
     head = f"题号 {number}。" if lang == "zh" else f"Task {number}. "
     return Prompt(name, before + head + text, answer)
+
+
+def _beginning(said: str, lang: str, seed: str, tokens: int) -> tuple[str, int]:
+    """What stands before the task as the end of an id says, and the tokens left for the task."""
+    if said.startswith("b"):
+        blocks = _in_full(said[1:])
+        rest = tokens - BLOCK * (len(blocks) - 1)
+        last = min(BLOCK, max(0, rest - LEAST))
+        return blocks_text(blocks, seed, last), max(LEAST, rest - last)
+    share = float(said) / 100
+    if share in (0, 1):
+        return "", tokens
+    return shared_text(lang, seed, round(tokens * share)), round(tokens * (1 - share))
+
+
+def _shortly(blocks: Sequence[int]) -> str:
+    """Numbers that follow one another by their first and last: "3_4.9"."""
+    runs: list[list[int]] = []
+    for block in blocks:
+        if runs and block == runs[-1][-1] + 1:
+            runs[-1][1:] = [block]
+        else:
+            runs.append([block])
+    return ".".join("_".join(map(str, run)) for run in runs)
+
+
+def _in_full(text: str) -> list[int]:
+    runs = [list(map(int, run.split("_"))) for run in text.split(".")]
+    return [block for run in runs for block in range(run[0], run[-1] + 1)]
 
 
 def check(name: str) -> dict[str, object]:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from loadtests.input_lengths import drawn_length
 from loadtests.own_prompts import own_id, own_prompts
 from loadtests.prompts import LANGS, prompt_id
-from loadtests.trace import trace_rows
+from loadtests.trace import TraceRow, trace_rows
 from slo.arrival import Process, parse, warped
 from slo.record import Arrival, Phase
 
@@ -34,6 +34,7 @@ class Load:
     shared_prefix: float = 0.0  # share of each prompt that is the same for all
     prompts: str | None = None  # file of a user's own prompts
     stretched: bool = False  # a trace's time is stretched to the rate
+    trace_shared: float = 0.0  # share of a trace's prompts that stood at an earlier one's beginning
 
     @property
     def process(self) -> Process:
@@ -61,8 +62,8 @@ def sessions(load: Load) -> Iterator[Session]:
     """
     contents = random.Random(f"{load.seed}-contents")
     seq = 0
-    for number, (due_s, sizes) in enumerate(_starts(load)):
-        session = tuple(_turns(load, contents, number, seq, due_s, sizes))
+    for number, (due_s, traced) in enumerate(_starts(load)):
+        session = tuple(_turns(load, contents, number, seq, due_s, traced))
         yield session
         seq += len(session)
 
@@ -96,15 +97,15 @@ def _units(times: random.Random, shape: float) -> Iterator[float]:
         yield at
 
 
-def _starts(load: Load) -> Iterator[tuple[float | None, tuple[int, int] | None]]:
-    """When each session is due, and its tokens in and out where a trace says them."""
+def _starts(load: Load) -> Iterator[tuple[float | None, TraceRow | None]]:
+    """When each session is due, and what a trace says of its requests."""
     if load.process.closed:
         yield from itertools.repeat((None, None))
     elif load.process.trace:
         for row in trace_rows(load.process.trace, load.rate_per_s if load.stretched else 0.0):
             if row.at_s >= load.end_s:
                 return
-            yield row.at_s, (row.input_tokens, row.output_tokens)
+            yield row.at_s, row
     else:
         yield from ((due_s, None) for due_s in due_times(load))
 
@@ -115,7 +116,7 @@ def _turns(
     session: int,
     seq: int,
     due_s: float | None,
-    sizes: tuple[int, int] | None,
+    traced: TraceRow | None,
 ) -> Iterator[Arrival]:
     scenario = contents.choices(list(load.mix), list(load.mix.values()))[0]
     lang = contents.choice(LANGS)
@@ -123,10 +124,13 @@ def _turns(
     own = own_prompts(load.prompts)[_own_index(load, session)] if load.prompts else None
     for turn in range(load.turns if own is None else min(load.turns, len(own.turns))):
         input_class, max_tokens = drawn_length(load.input_class, contents), load.max_tokens
-        if sizes is not None:
-            input_class, max_tokens = str(sizes[0]), sizes[1]
+        blocks: tuple[int, ...] = ()
+        if traced is not None:
+            input_class, max_tokens = str(traced.input_tokens), traced.output_tokens
+            blocks = () if turn else traced.blocks
         if own is None:
-            name = prompt_id(scenario, lang, input_class, load.seed, seq + turn, load.shared_prefix)
+            named = (scenario, lang, input_class, load.seed, seq + turn)
+            name = prompt_id(*named, load.shared_prefix, blocks)
         else:
             name, scenario, lang, input_class = own_id(own.index, turn), OWN, "", OWN
             max_tokens = own.max_tokens or max_tokens

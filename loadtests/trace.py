@@ -2,7 +2,7 @@
 
 Two public forms are read: the Azure LLM inference traces (CSV with TIMESTAMP, ContextTokens,
 GeneratedTokens) and the Mooncake traces (JSON lines with timestamp in ms, input_length,
-output_length).
+output_length, and in hash_ids what of a prompt stood in other prompts too).
 """
 
 import csv
@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from loadtests.input_lengths import LEAST
+from loadtests.shared_prefix import BLOCK
 
 # Names of the three columns, however a publisher capitalises them.
 _TIMES = ("timestamp", "time")
@@ -29,6 +31,7 @@ class TraceRow:
     at_s: float
     input_tokens: int
     output_tokens: int
+    blocks: tuple[int, ...] = ()  # names of its prompt's blocks of 512 tokens, in order
 
 
 @lru_cache(maxsize=2)
@@ -56,6 +59,19 @@ def mean_rate(rows: tuple[TraceRow, ...], start_s: float, end_s: float) -> float
     return sum(start_s <= row.at_s < end_s for row in rows) / (end_s - start_s)
 
 
+def shared_share(rows: tuple[TraceRow, ...], end_s: float) -> float:
+    """How much of all prompts due before then had stood at the beginning of an earlier one."""
+    seen: set[int] = set()
+    total = shared = 0
+    for row in rows:
+        if row.at_s < end_s:
+            known = sum(1 for _ in takewhile(seen.__contains__, row.blocks))
+            total += row.input_tokens
+            shared += min(row.input_tokens, known * BLOCK)
+            seen.update(row.blocks)
+    return shared / total if total else 0.0
+
+
 def _cells(path: str, lines: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
     if lines and lines[0].lstrip().startswith("{"):
         for number, line in enumerate(lines, 1):
@@ -78,12 +94,23 @@ def _row(cells: dict[str, Any], where: str) -> TraceRow:
 
     try:
         came, tokens_in, tokens_out = (found(names) for names in _NAMES)
-        return TraceRow(_seconds(came), max(LEAST, int(tokens_in)), max(1, int(tokens_out)))
+        blocks = _blocks(cells.get("hash_ids"), int(tokens_in))
+        return TraceRow(_seconds(came), max(LEAST, int(tokens_in)), max(1, int(tokens_out)), blocks)
     except (TypeError, OverflowError) as error:
         raise ValueError(f"{where}: {error}") from None
     except ValueError as error:
         said = str(error)
         raise ValueError(said if said.startswith(where) else f"{where}: {said}") from None
+
+
+def _blocks(ids: Any, tokens: int) -> tuple[int, ...]:
+    if not ids:
+        return ()
+    if not isinstance(ids, list) or not all(type(one) is int and one >= 0 for one in ids):
+        raise ValueError(f"hash_ids {str(ids)[:60]} is no list of whole numbers of 0 or more")
+    if (most := -(-tokens // BLOCK)) < len(ids):
+        raise ValueError(f"{len(ids)} hash_ids; {tokens} tokens have {most} blocks of {BLOCK}")
+    return tuple(ids)
 
 
 _NAMES = (_TIMES, _INPUTS, _OUTPUTS)

@@ -45,6 +45,8 @@ def _says_its_rate(text: str) -> bool:
 
 def _options(options: Mapping[str, float | int | str | None]) -> Iterator[str]:
     usual = {"turns": 1, "think_s": 0.0, "shared_prefix": 0.0, "connections": "reused"}
+    if options.get("shared_by") == "trace":  # its hash_ids say so; there is nothing to repeat
+        usual |= {name: options[name] for name in ("shared_prefix", "shared_by")}
     for name, value in options.items():
         if value is not None and value != usual.get(name):
             shown = f"{value:g}" if isinstance(value, float) else str(value)

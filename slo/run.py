@@ -102,7 +102,8 @@ class Run:
     imported: Imported | None = None
     input_class: str | None = None
     ignore_eos: bool | None = None
-    # turns, think_s, shared_prefix, prompts, tokenizer, connections (reused | fresh)
+    # turns, think_s, shared_prefix (shared_by: "trace" or None), prompts, tokenizer,
+    # connections (reused | fresh)
     options: dict[str, float | int | str | None] | None = None
     receive_clock: str | None = None  # kernel | process: who stamped what came
     client: Client | None = None

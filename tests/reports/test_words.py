@@ -111,6 +111,13 @@ def test_the_command_makes_the_run_again_and_tells_no_password() -> None:
     assert check == "slo check runs/20261130T020000Z-math-3qps --slo slo.yaml"
 
 
+def test_what_a_trace_shares_is_no_option_to_repeat() -> None:
+    shared = {"shared_prefix": 0.52, "shared_by": None, "turns": 1}
+    assert "--shared-prefix 0.52" in reproduce.commands(replace(samples.RUN, options=shared))[0]
+    of_trace = {**shared, "shared_by": "trace"}
+    assert "shared" not in reproduce.commands(replace(samples.RUN, options=of_trace))[0]
+
+
 def test_the_confidence_is_told_once_only_where_all_rows_share_it() -> None:
     verdict = samples.PASS[0]
     assert words.confidence(verdict) == "95 %"
