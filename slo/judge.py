@@ -120,7 +120,7 @@ def _checks(evidence: Evidence, slo: Slo, rows: list[Row]) -> Iterator[Check]:
     yield validity.timeout(run, slo)
     yield steady.clock(run, evidence.clock_s, slo.validity.clock_step_s)
     yield validity.tokens(measured, slo.validity.token_doubt)
-    yield target_checks.cache(measured, slo.validity.cache_hits)
+    yield target_checks.cache(run, measured, slo.validity.cache_hits)
     yield target_checks.target(evidence.target, evidence.beside.server)
 
 

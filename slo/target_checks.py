@@ -8,6 +8,7 @@ from slo.latencies import Floats
 from slo.measurements import Measurements
 from slo.objectives import LATENCIES
 from slo.quantities import show_s
+from slo.rundir import Run
 from slo.server_log import ServerLog
 from slo.validity import passed, unchecked, voided
 from slo.verdict import Check
@@ -71,7 +72,7 @@ def _restart(server: ServerLog) -> str:
     return ""
 
 
-def cache(measured: Measurements, limit: float) -> Check:
+def cache(run: Run, measured: Measurements, limit: float) -> Check:
     """Whether prompts were new to the server: most of one out of a prefix cache is no prefill."""
     allowed = f"<= {limit:.3g} of requests"
     done = measured.judged() & measured.columns.completed
@@ -84,6 +85,9 @@ def cache(measured: Measurements, limit: float) -> Check:
         )
     hits = int((cached > _MOST_CACHED * numbers["prompt_tokens"][done])[known].sum())
     shown = f"{hits} of {int(known.sum())}"
+    if share := (run.options or {}).get("shared_prefix"):
+        why = f"Prompts were asked to begin alike: {100 * float(share):.3g} % of their tokens."
+        return passed("prefix cache", shown, allowed, why)
     if hits > limit * known.sum():
         why = f"{hits} prompts came for the most part out of the prefix cache; they were to be new."
         return voided("prefix cache", shown, allowed, why, (*LATENCIES, "goodput"))

@@ -187,6 +187,14 @@ def test_another_load_is_named(run: Path, asked: Load, says: str) -> None:
     assert says in check.why
 
 
+def test_prompts_that_were_to_begin_alike_may_come_out_of_a_cache(run: Path) -> None:
+    spoil.lines("requests.jsonl", lambda rows: [_cached(row) for row in rows])(run)
+    spoil.in_run(options={"shared_prefix": 0.52, "shared_by": "trace"})(run)
+    [check] = [one for one in judge(run, SLO).validity if one.check == "prefix cache"]
+    assert check.outcome == "ok"
+    assert check.why == "Prompts were asked to begin alike: 52 % of their tokens."
+
+
 def test_a_longer_run_than_asked_for_is_no_other_load(run: Path) -> None:
     evidence = read_evidence(run)
     asked = replace(SLO, load=Load(duration_s=10.0, warmup_s=1.0))
