@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 
 from slo import quantities
 from slo.ending import UsageError
+from slo.slo_nodes import yaml_mistake
 
 _DAY_S = 86_400.0
 
@@ -84,11 +85,11 @@ def read_nightly(path: Path) -> Nightly:
         config = Nightly.model_validate(document)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
-    except yaml.YAMLError as error:
-        raise UsageError(f"{path}: cannot be read as YAML: {error}".replace("\n", " ")) from None
     except ValidationError as error:
         lines = (_mistake(path, one) for one in error.errors(include_url=False))
         raise UsageError("\n".join(lines)) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise UsageError(f"{path}:{yaml_mistake(error)}") from None
     names = [target.name for target in config.targets]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from slo.slo_nodes import SloFileError, read_text
+from slo.slo_nodes import SloFileError, read_text, yaml_mistake
 from slo.slofile import parse_slo
 
 API = "openslo/v1"
@@ -74,8 +74,8 @@ def to_slo_yaml(path: Path) -> str:
 def _documents(path: Path) -> list[Doc]:
     try:
         found = list(yaml.safe_load_all(read_text(path)))
-    except yaml.YAMLError as error:
-        raise SloFileError(f"{path}: cannot be read as YAML: {error}".splitlines()[0]) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise SloFileError(f"{path}:{yaml_mistake(error)}") from None
     for one in found:
         if not isinstance(one, dict) or one.get("apiVersion") != API:
             told = one.get("apiVersion") if isinstance(one, dict) else type(one).__name__

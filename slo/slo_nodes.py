@@ -51,7 +51,7 @@ def root_of(text: str, name: str, allowed: str) -> yaml.MappingNode:
             value_of(root)  # tags that are none are found out here
             return root
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise SloFileError(f"{name}:{_yaml_mistake(error)}") from None
+        raise SloFileError(f"{name}:{yaml_mistake(error)}") from None
     raise SloFileError(f"{name}:1:1: the document is no mapping; allowed keys: {allowed}")
 
 
@@ -133,7 +133,10 @@ def child(node: yaml.Node, key: str) -> yaml.Node | None:
     return next((value for name, value in pairs if name.value == key), None)
 
 
-def _yaml_mistake(error: Exception) -> str:
+def yaml_mistake(error: Exception) -> str:
+    """Where a text is no YAML, and why: line:column: what."""
+    if isinstance(error, RecursionError):
+        return "1:1: cannot be read as YAML: it is nested too deep"
     mark = getattr(error, "problem_mark", None)
     what = getattr(error, "problem", None) or (str(error) or "empty").splitlines()[0]
     place = f"{mark.line + 1}:{mark.column + 1}" if mark else "1:1"

@@ -153,7 +153,7 @@ def test_one_mistake_is_named_with_place_and_remedy(line: str, at: str, says: st
         ("a: 1\n---\nb: 2\n", "cannot be read as YAML: but found another document"),
         ("a: !!python/object:os.system {}", "1:4: cannot be read as YAML: could not determine"),
         ("a: \x01", "1:1: cannot be read as YAML"),
-        ("a: " + "[" * 5000, "cannot be read as YAML"),
+        ("a: " + "[" * 5000, "1:1: cannot be read as YAML: it is nested too deep"),
         ("version: 2\nservice: s\nobjectives: []\n", "1:10: version: 2 is not allowed; allowed: 1"),
         ("version: 1\nservice: s\nobjectives: []\n", "3:13: objectives: list should have at least"),
         ("version: 1\nservice: s\nobjectives: 5\n", "3:13: objectives: input should be a valid"),
