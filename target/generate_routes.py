@@ -33,7 +33,7 @@ async def whole(service: Service, ask: Ask) -> Response:
     async with aclosing(answer(service, ask)) as parts:
         async for part in parts:
             if not isinstance(part, Ending):
-                text += "".join(piece.text for piece in part)
+                text += "".join(piece.text for piece in part.pieces)
     return JSONResponse({"response": text})
 
 
@@ -47,7 +47,7 @@ async def lines(service: Service, ask: Ask) -> AsyncGenerator[bytes, None]:
                 data["output_tokens"] = part.output_tokens
                 data["timings"] = milliseconds(part.timings)
             else:
-                data["response"] = "".join(piece.text for piece in part)
+                data["response"] = "".join(piece.text for piece in part.pieces)
             yield line(compact(data))
 
 

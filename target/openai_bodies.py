@@ -49,19 +49,17 @@ class StreamOptions(BaseModel):
     model_config = STRICT
 
     include_usage: bool = False
+    continuous_usage_stats: bool | None = False  # with include_usage: in each chunk, as vLLM
 
 
-class ChatBody(BaseModel):
-    """POST /v1/chat/completions."""
+class CommonFields(BaseModel):
+    """What both ways of asking for a text have."""
 
     model_config = STRICT
 
-    messages: Annotated[list[Message], Field(min_length=1)]
     model: str | None = None
     stream: bool = False
     stream_options: StreamOptions | None = None
-    max_tokens: Count | None = None
-    max_completion_tokens: Count | None = None  # OpenAI's newer name of the same
     temperature: Temperature | None = None
     top_p: TopP | None = None
     seed: Seed | None = None
@@ -73,33 +71,25 @@ class ChatBody(BaseModel):
     frequency_penalty: Literal[0] | None = None
     presence_penalty: Literal[0] | None = None
     repetition_penalty: One | None = None
-    logprobs: Literal[False] | None = None
     user: str | None = None
 
 
-class CompletionBody(BaseModel):
+class ChatBody(CommonFields):
+    """POST /v1/chat/completions."""
+
+    messages: Annotated[list[Message], Field(min_length=1)]
+    max_tokens: Count | None = None
+    max_completion_tokens: Count | None = None  # OpenAI's newer name of the same
+    logprobs: Literal[False] | None = None
+
+
+class CompletionBody(CommonFields):
     """POST /v1/completions: the prompt as it stands, without a chat template."""
 
-    model_config = STRICT
-
     prompt: Text
-    model: str | None = None
-    stream: bool = False
-    stream_options: StreamOptions | None = None
     max_tokens: Count = 16
-    temperature: Temperature | None = None
-    top_p: TopP | None = None
-    seed: Seed | None = None
-    stop: Stop | None = None
-    ignore_eos: bool = False
-    min_tokens: Annotated[int, Field(ge=0)] = 0
-    n: Literal[1] | None = None
-    frequency_penalty: Literal[0] | None = None
-    presence_penalty: Literal[0] | None = None
-    repetition_penalty: One | None = None
     logprobs: None = None
     echo: Literal[False] | None = None
-    user: str | None = None
 
 
 class GenerateBody(BaseModel):

@@ -11,8 +11,8 @@ from starlette.responses import JSONResponse, Response
 
 from target.engines import Params, Timings
 from target.errors import ApiError
-from target.openai_bodies import ChatBody, CompletionBody
-from target.service import Ask, Ending, Prompt, Service, answer
+from target.openai_bodies import ChatBody, CompletionBody, StreamOptions
+from target.service import Ask, Ending, Prompt, Said, Service, answer
 from target.streaming import DONE, Stream, compact, event, until_gone
 from target.temperature import kind_of
 from target.visible_text import Piece
@@ -47,26 +47,35 @@ class Form:
 
 
 async def events(
-    form: Form, service: Service, ask: Ask, usage: bool
+    form: Form, service: Service, ask: Ask, usage: bool, each_usage: bool
 ) -> AsyncGenerator[bytes, None]:
-    """The answer as server-sent events, `[DONE]` included."""
+    """The answer as server-sent events, `[DONE]` included; token counts at its end or in each."""
+
+    def counted(chunk: dict[str, object], part: Said | Ending) -> bytes:
+        return event(compact({**chunk, "usage": used(part)} if each_usage else chunk))
+
     around = {key: form.template(key) for key in ("content", "reasoning_content")[: 1 + form.chat]}
     opened = not form.chat
     async with aclosing(answer(service, ask)) as parts:
         async for part in parts:
             if not opened:
                 opened = True
-                yield event(compact(form.chunk({"role": "assistant", "content": ""})))
+                role = form.chunk({"role": "assistant", "content": ""})
+                yield counted(role, replace(part, output_tokens=0, reasoning_tokens=0))
             if isinstance(part, Ending):
                 timings = {"timings": milliseconds(part.timings)}
                 last = form.chunk({}, part.finish)
                 if usage:
-                    yield event(compact(last))
+                    yield counted(last, part)
                     last = {**form.head(chunk=True), "choices": [], "usage": used(part)}
                 yield event(compact({**last, **timings}))
                 continue
-            for piece in part:
-                before, after = around[key_of(piece, ask)]
+            for piece in part.pieces:
+                key = key_of(piece, ask)
+                if each_usage:
+                    yield counted(form.chunk({key: piece.text}), part)
+                    continue
+                before, after = around[key]
                 yield before + compact(piece.text) + after
     yield DONE
 
@@ -80,7 +89,7 @@ async def whole(form: Form, service: Service, ask: Ask) -> Response:
             if isinstance(part, Ending):
                 ending = part
                 continue
-            for piece in part:
+            for piece in part.pieces:
                 text[key_of(piece, ask)] += piece.text
     assert ending is not None  # answer() ends with one, or raises
     if form.chat:
@@ -104,15 +113,15 @@ def key_of(piece: Piece, ask: Ask) -> str:
     return "reasoning_content" if split else "content"
 
 
-def used(ending: Ending) -> dict[str, object]:
+def used(part: Said | Ending) -> dict[str, object]:
     """Token counts as OpenAI gives them."""
     usage: dict[str, object] = {
-        "prompt_tokens": ending.prompt_tokens,
-        "completion_tokens": ending.output_tokens,
-        "total_tokens": ending.prompt_tokens + ending.output_tokens,
+        "prompt_tokens": part.prompt_tokens,
+        "completion_tokens": part.output_tokens,
+        "total_tokens": part.prompt_tokens + part.output_tokens,
     }
-    if ending.reasoning_tokens:
-        usage["completion_tokens_details"] = {"reasoning_tokens": ending.reasoning_tokens}
+    if part.reasoning_tokens:
+        usage["completion_tokens_details"] = {"reasoning_tokens": part.reasoning_tokens}
     return usage
 
 
@@ -186,8 +195,9 @@ async def respond(
         chat, ("chatcmpl-" if chat else "cmpl-") + uuid.uuid4().hex, int(time.time()), model
     )
     if body.stream:
-        usage = body.stream_options is not None and body.stream_options.include_usage
-        return Stream(events(form, service, ask, usage))
+        wanted = body.stream_options or StreamOptions()
+        each = wanted.include_usage and bool(wanted.continuous_usage_stats)
+        return Stream(events(form, service, ask, wanted.include_usage, each))
     gone = Response(status_code=499)
     return await until_gone(request.receive, whole(form, service, ask)) or gone
 

@@ -36,6 +36,16 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """Text that one step made visible, and the tokens up to then."""
+
+    pieces: list[Piece]
+    prompt_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ending:
     """How an answer ended, after its last piece."""
 
@@ -60,8 +70,8 @@ class Service:
     startup: Mapping[str, float] = field(default_factory=dict)
 
 
-async def answer(service: Service, ask: Ask) -> AsyncGenerator[list[Piece] | Ending, None]:
-    """Text as it becomes visible, one list for each step that shows any, then the Ending.
+async def answer(service: Service, ask: Ask) -> AsyncGenerator[Said | Ending, None]:
+    """Text as it becomes visible, for each step that shows any, then the Ending.
 
     Raises BusyError, ApiError or OutOfMemoryError before the first piece.
     """
@@ -100,7 +110,7 @@ def ended(service: Service, ending: Ending, waited: Timings, received: float) ->
 
 async def compute(
     service: Service, prompt: Prompt, params: Params, reader: Reader, received: float
-) -> AsyncGenerator[list[Piece] | Ending, None]:
+) -> AsyncGenerator[Said | Ending, None]:
     """The engine's steps as pieces; `received` is when the request came, for the histograms."""
     metrics = service.metrics
     start = first = last = time.monotonic()
@@ -130,7 +140,7 @@ async def compute(
             if step.finish:
                 pieces.extend(reader.rest())
             if pieces:
-                yield pieces
+                yield Said(pieces, len(prompt.tokens), reader.tokens, reader.reasoning_tokens)
             if reader.stopped:
                 break
     timings = timings or Timings(prefill_s=first - start, decode_s=last - first)

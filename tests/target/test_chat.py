@@ -46,6 +46,29 @@ def test_without_usage_the_timings_come_with_the_reason_for_the_end(sim: str) ->
     assert "usage" not in last
 
 
+@pytest.mark.parametrize("path", ["chat/completions", "completions"])
+def test_usage_comes_with_each_chunk_where_it_is_asked_for(sim: str, path: str) -> None:
+    wanted = {"include_usage": True, "continuous_usage_stats": True}
+    asked = {"messages": QUESTION} if path.startswith("chat") else {"prompt": "Hello"}
+    body = {**asked, "max_tokens": 8, "stream": True, "stream_options": wanted}
+    got = events(httpx.post(f"{sim}/v1/{path}", json=body))
+    counts = [event["usage"]["completion_tokens"] for event in got]
+    first = [0] if path.startswith("chat") else []
+    assert counts == sorted(counts)
+    assert set(counts) == {*first, *range(1, 9)}
+    assert counts[-3:] == [8, 8, 8]  # the last text, the reason for the end, the usage
+    assert [event["choices"] for event in got[-1:]] == [[]]
+    assert len({event["usage"]["prompt_tokens"] for event in got}) == 1
+    thoughts = [event["usage"].get("completion_tokens_details") for event in got]
+    assert thoughts[-1] == ({"reasoning_tokens": 4} if first else None)
+    assert thoughts[:2] == ([None, {"reasoning_tokens": 1}] if first else [None, None])
+
+
+def test_continuous_usage_alone_is_none_as_in_vllm(sim: str) -> None:
+    got = events(chat(sim, stream=True, stream_options={"continuous_usage_stats": True}))
+    assert all("usage" not in event for event in got)
+
+
 def test_streamed_and_whole_answers_have_the_same_text(sim: str) -> None:
     streamed = "".join(deltas(chat(sim, stream=True, seed=7)))
     assert said(sim, seed=7) == streamed
