@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from slo import dependence
+from slo import backlog, dependence
 from slo.quantile_test import decide_percentile, decide_share, meets
 from slo.sample import Sample
 from slo.verdict import Result
@@ -99,7 +99,7 @@ def judged(case: Case) -> Line:
             results.append(_by_share(due_s, latency, over))
             worths.append(len(due_s))
             continue
-        sample = _sample(due_s, latency)
+        sample = _sample(due_s, latency, case.queue.duration_s)
         decisions = [
             decide_percentile(sample, case.percentile, truth * limit, CONFIDENCE)
             for limit in (OVER, UNDER, FAR)
@@ -123,9 +123,10 @@ def judged(case: Case) -> Line:
     )
 
 
-def _sample(due_s: np.ndarray, latency: np.ndarray) -> Sample:
+def _sample(due_s: np.ndarray, latency: np.ndarray, duration_s: float) -> Sample:
     ordered = np.sort(latency)
-    return Sample(ordered, ordered, np.arange(1, len(ordered) + 1), due_s, latency)
+    grows = backlog.grows(due_s, due_s + latency, (0.0, duration_s))
+    return Sample(ordered, ordered, np.arange(1, len(ordered) + 1), due_s, latency, grows)
 
 
 def _by_share(due_s: np.ndarray, latency: np.ndarray, truth: float) -> tuple[Result, ...]:
