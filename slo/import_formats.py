@@ -1,7 +1,5 @@
 """Result files of other tools, read as requests: vllm bench serve, GuideLLM, AIPerf, Locust."""
 
-import csv
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,6 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from slo.ending import UsageError
+from slo.import_shapes import (
+    Aiperf,
+    AiperfMetrics,
+    Guidellm,
+    GuidellmRequest,
+    LocustSecond,
+    LocustTotal,
+    Vllm,
+    csv_rows,
+    json_file,
+    json_lines,
+    shaped,
+)
 from slo.objectives import LATENCIES
 from slo.rundir import Imported
 
@@ -55,16 +66,10 @@ def read(path: Path, tool: str | None, index: int | None) -> ForeignRun:
     """Read a result file; without a tool's name it is told by what is in it.
 
     Raises:
-        UsageError: it cannot be read, is none of the known, or holds no request.
+        UsageError: it cannot be read, is none of the known, or holds no request; names the line
+            and the key that are wrong, and what is allowed.
     """
-    name = tool or _told(path)
-    try:
-        found = READERS[name](path, index)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        what = f"{type(error).__name__}: {error}"
-        raise UsageError(f"{path}: is no result of {name} that is known here: {what}") from None
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+    found = READERS[tool or _told(path)](path, index)
     if not found.requests:
         raise UsageError(f"{path}: holds no request")
     return found
@@ -75,12 +80,7 @@ def _told(path: Path) -> str:
         return "locust"
     if path.suffix == ".jsonl":
         return "aiperf"
-    try:
-        document = _json(path)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise UsageError(f"{path}: no JSON: {error}") from None
+    document = json_file(path)
     keys = document.keys() if isinstance(document, dict) else ()
     for key, tool in (("request_throughput", "vllm"), ("benchmarks", "guidellm")):
         if key in keys:
@@ -90,22 +90,24 @@ def _told(path: Path) -> str:
     raise UsageError(f"{path}: is of no tool that is known here; name it with --from")
 
 
-def _json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
 def _vllm(path: Path, _: int | None) -> ForeignRun:
     """`vllm bench serve --save-result --save-detailed`."""
-    told = _json(path)
-    if "ttfts" not in told or "start_times" not in told:
+    document = json_file(path)
+    if isinstance(document, dict) and not {"ttfts", "start_times"} <= document.keys():
         raise UsageError(
             f"{path}: holds no single requests; run vllm bench serve with --save-detailed"
         )
+    told = shaped(document, Vllm, str(path))
     columns = ("start_times", "ttfts", "itls", "input_lens", "output_lens", "errors")
-    ends = told.get("latencies") or [None] * len(told["ttfts"])
-    rows = zip(*(told[name] for name in columns), ends, strict=True)
+    for name in (*columns, *(("latencies",) if told.latencies else ())):
+        found, wanted = len(getattr(told, name)), len(told.start_times)
+        if found != wanted:
+            raise UsageError(f"{path}: {name}: has {found} entries; allowed: {wanted}, one a start")
+    ends = told.latencies or (None,) * len(told.start_times)
     requests = []
-    for start, ttft, itls, prompt, output, error, latency in rows:
+    for start, ttft, itls, prompt, output, error, latency in zip(
+        *(getattr(told, name) for name in columns), ends, strict=True
+    ):
         first = start + ttft
         last = start + latency if latency is not None else first + sum(itls)
         good = not error
@@ -123,27 +125,31 @@ def _vllm(path: Path, _: int | None) -> ForeignRun:
                 error=_one_line(error) if error else None,
             )
         )
-    rate = told.get("request_rate")
+    rate = told.request_rate
     why = "when requests were due is not in the file, so that latencies count from sent"
     return ForeignRun(
         Imported("vllm bench serve", ("ttfat", *NEVER_KNOWN), False, why),
         tuple(requests),
-        model=told.get("model_id"),
-        asked_rate_per_s=float(rate) if isinstance(rate, int | float) else None,
-        arrival="poisson" if told.get("burstiness") == 1.0 else "unknown",
+        model=told.model_id,
+        asked_rate_per_s=rate if isinstance(rate, float) else None,
+        arrival="poisson" if told.burstiness == 1.0 else "unknown",
     )
 
 
 def _guidellm(path: Path, index: int | None) -> ForeignRun:
     """GuideLLM's JSON report; one of its benchmarks."""
-    benchmarks = _json(path)["benchmarks"]
+    benchmarks = shaped(json_file(path), Guidellm, str(path)).benchmarks
     if index is None and len(benchmarks) > 1:
         raise UsageError(f"{path}: holds {len(benchmarks)} benchmarks; name one: --index 0")
-    chosen = benchmarks[index or 0]["requests"]
+    if not 0 <= (index or 0) < len(benchmarks):
+        raise UsageError(
+            f"{path}: holds {len(benchmarks)} benchmarks, none of --index {index or 0}"
+        )
+    chosen = benchmarks[index or 0].requests
     requests = [
-        _of_guidellm(one, kind)
+        _of_guidellm(one, kind, f"{path}: requests.{kind}.{place}")
         for kind in ("successful", "errored", "incomplete")
-        for one in chosen.get(kind) or ()
+        for place, one in enumerate(getattr(chosen, kind) or ())
     ]
     why = "gaps between chunks are not in the file"
     return ForeignRun(
@@ -152,23 +158,24 @@ def _guidellm(path: Path, index: int | None) -> ForeignRun:
     )
 
 
-def _of_guidellm(one: dict[str, Any], kind: str) -> Foreign:
-    info = one["info"]
-    times = info["timings"]
+def _of_guidellm(one: GuidellmRequest, kind: str, where: str) -> Foreign:
+    times = one.info.timings
     good = kind == "successful"
-    sent = times.get("request_start")
-    due = times.get("targeted_start") or sent or times["resolve_start"]
+    due = times.targeted_start or times.request_start or times.resolve_start
+    if due is None:
+        starts = "targeted_start, request_start, resolve_start"
+        raise UsageError(f"{where}: has no start; allowed: one of {starts} in info.timings")
     return Foreign(
         due_s=due,
-        sent_s=sent,
-        first_token_s=times.get("first_token_iteration") if good else None,
-        first_answer_s=times.get("first_output_token_iteration") if good else None,
-        last_token_s=times.get("last_token_iteration") if good else None,
-        ended_s=times.get("request_end") or times.get("resolve_end"),
-        prompt_tokens=one.get("prompt_tokens"),
-        output_tokens=one.get("output_tokens"),
-        chunks=times.get("token_iterations"),
-        error=None if good else _one_line(info.get("error") or kind),
+        sent_s=times.request_start,
+        first_token_s=times.first_token_iteration if good else None,
+        first_answer_s=times.first_output_token_iteration if good else None,
+        last_token_s=times.last_token_iteration if good else None,
+        ended_s=times.request_end or times.resolve_end,
+        prompt_tokens=one.prompt_tokens,
+        output_tokens=one.output_tokens,
+        chunks=times.token_iterations,
+        error=None if good else _one_line(one.info.error or kind),
     )
 
 
@@ -179,81 +186,65 @@ def _aiperf(path: Path, _: int | None) -> ForeignRun:
         lines = path.with_name("profile_export.jsonl")
         if not lines.exists():
             raise UsageError(f"{path}: is a summary without requests; give {lines.name}")
-    requests, due_known = [], True
-    for line in lines.read_text(encoding="utf-8").splitlines():
-        one = json.loads(line)
-        due_known = due_known and one["metadata"].get("credit_issued_ns") is not None
-        requests.append(_of_aiperf(one))
+    told = list(json_lines(lines, Aiperf))
+    due_known = all(one.metadata.credit_issued_ns is not None for one in told)
     why = (
         "gaps are those between chunks; "
         if due_known
         else ("when requests were due is not in the file, so that latencies count from sent; ")
     )
     why += "whether an answer was reasoning is not in the file"
-    return ForeignRun(Imported("AIPerf", ("ttfat", *NEVER_KNOWN), due_known, why), tuple(requests))
+    requests = tuple(map(_of_aiperf, told))
+    return ForeignRun(Imported("AIPerf", ("ttfat", *NEVER_KNOWN), due_known, why), requests)
 
 
-def _of_aiperf(one: dict[str, Any]) -> Foreign:
-    about, metrics, error = one["metadata"], one.get("metrics") or {}, one.get("error")
-
-    def metric(name: str) -> Any:
-        return (metrics.get(name) or {}).get("value")
-
-    sent = about["request_start_ns"] / 1e9
-    latency, ttft = metric("request_latency"), metric("time_to_first_token")
-    gaps = metric("inter_chunk_latency") or ()
+def _of_aiperf(one: Aiperf) -> Foreign:
+    about, metrics, error = one.metadata, one.metrics or AiperfMetrics(), one.error
+    sent = about.request_start_ns / 1e9
+    latency, ttft = metrics.number("request_latency"), metrics.number("time_to_first_token")
+    gaps = metrics.numbers("inter_chunk_latency")
     first = sent + ttft / 1e3 if ttft is not None and not error else None
-    output = metric("output_sequence_length") or metric("output_token_count")
+    output = metrics.number("output_sequence_length") or metrics.number("output_token_count")
     return Foreign(
-        due_s=(about.get("credit_issued_ns") or about["request_start_ns"]) / 1e9,
+        due_s=(about.credit_issued_ns or about.request_start_ns) / 1e9,
         sent_s=sent,
         first_token_s=first,
         last_token_s=sent + latency / 1e3 if latency is not None and not error else None,
-        ended_s=about["request_end_ns"] / 1e9,
-        prompt_tokens=_whole(metric("input_sequence_length")),
+        ended_s=about.request_end_ns / 1e9,
+        prompt_tokens=_whole(metrics.number("input_sequence_length")),
         output_tokens=_whole(output),
         chunks=len(gaps) + 1 if first is not None else None,
-        gaps_ms=tuple(gaps) if first is not None else (),
-        error=_one_line(f"{error.get('type')}: {error.get('message')}") if error else None,
-        status=_whole(error.get("code")) if error else None,
-        warmup=about.get("benchmark_phase") == "warmup",
+        gaps_ms=gaps if first is not None else (),
+        error=_one_line(f"{error.type}: {error.message}") if error else None,
+        status=error.code if error else None,
+        warmup=about.benchmark_phase == "warmup",
     )
 
 
 def _locust(path: Path, _: int | None) -> ForeignRun:
     """Locust's PREFIX_stats_history.csv (--csv-full-history) and PREFIX_stats.csv: counts only."""
-    prefix = path.name.removesuffix("_stats_history.csv").removesuffix("_stats.csv")
-    history, totals = (path.with_name(f"{prefix}{end}.csv") for end in ("_stats_history", "_stats"))
-    counted = list(_rows(totals))
+    ends = ("_stats_history.csv", "_stats.csv")
+    end = next((end for end in ends if path.name.endswith(end)), None)
+    if end is None:
+        allowed = " or ".join(f"PREFIX{end}" for end in ends)
+        raise UsageError(f"{path}: is no file of locust --csv; allowed: {allowed}")
+    history, totals = (path.with_name(path.name.removesuffix(end) + one) for one in ends)
+    counted = [row for row in csv_rows(totals, LocustTotal) if row.name != "Aggregated"]
+    seconds = list(csv_rows(history, LocustSecond)) if counted else []
     requests: list[Foreign] = []
-    names = {row["Name"] for row in counted if row["Name"] != "Aggregated"}
-    for name in sorted(names):
-        seen = [row for row in _rows(history) if row["Name"] == name]
-        if not seen:
+    for name in sorted({row.name for row in counted}):
+        steps = [(row.at_s, row.count, row.failed) for row in seconds if row.name == name]
+        if not steps:
             raise UsageError(f"{history}: has no history of {name}; use --csv-full-history")
-        steps = [
-            (
-                float(row["Timestamp"]),
-                int(row["Total Request Count"]),
-                int(row["Total Failure Count"]),
-            )
-            for row in seen
-        ]
         # What ended in the last second is in the totals only.
-        whole = next(row for row in counted if row["Name"] == name)
-        end = int(whole["Request Count"]), int(whole["Failure Count"])
-        steps.append((steps[-1][0] + 1.0, *end))
+        whole = next(row for row in counted if row.name == name)
+        steps.append((steps[-1][0] + 1.0, whole.count, whole.failed))
         requests += _of_locust(name, [(steps[0][0] - 1.0, 0, 0), *steps])
     why = "Locust's files hold counts and rounded percentiles, and its users wait for answers"
     return ForeignRun(
         Imported("Locust", _OF_LOCUST, False, why),
         tuple(sorted(requests, key=lambda one: one.due_s)),
     )
-
-
-def _rows(path: Path) -> Iterator[dict[str, str]]:
-    with path.open(newline="", encoding="utf-8") as file:
-        yield from csv.DictReader(file)
 
 
 def _of_locust(name: str, steps: Iterable[tuple[float, int, int]]) -> Iterator[Foreign]:
