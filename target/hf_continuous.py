@@ -139,7 +139,8 @@ def build_continuous(args: argparse.Namespace, model: Model) -> Parts:
     """The mode `continuous`; raises EngineError where this release of transformers has none."""
     if not hasattr(model.network, "init_continuous_batching"):
         raise EngineError("--mode continuous: pip install 'transformers>=5.10.4'")
-    slots = args.max_running or args.max_batch or MAX_BATCH
+    bounds = [bound for bound in (args.max_running, args.max_batch) if bound is not None]
+    slots = min(bounds, default=MAX_BATCH)
     manager = Manager(model, slots, args.kv_cache_gib or GPU_CACHE_GIB)
     manager.start()
 

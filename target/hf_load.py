@@ -41,6 +41,10 @@ def check(args: argparse.Namespace, device: str) -> None:
         refuse_missing(f"--weights {args.weights}", "torchao")
         if precision == "w4" and not cuda:
             raise EngineError(f"--weights {args.weights}: needs a GPU, not {device}")
+    if cuda and args.threads != 1:
+        raise EngineError("--threads: allowed with --device cpu")
+    if args.kv_cache_gib is not None and not cuda:
+        raise EngineError(f"--kv-cache-gib: needs a GPU, not {device}")
     if args.nvtx and not cuda:
         raise EngineError(f"--nvtx: needs a GPU, not {device}")
 

@@ -22,6 +22,7 @@ from target.faults import FaultError, Faults, read_faults
 from target.gate import Gate
 from target.memory_trend import MemoryTrend
 from target.metrics import Metrics
+from target.option_scope import refuse_ignored
 from target.service import Service
 from target.startup import Startup
 from target.visible_text import Presentation
@@ -198,6 +199,7 @@ async def watched(
 def serve(args: argparse.Namespace) -> int:
     """The exit status: 0 after a drain, 2 where it could not start, 3 where the engine died."""
     try:
+        refuse_ignored(args)
         with bind(args.host, args.port) as listener:
             if args.replicas > 1:
                 from target.replicas import run_replicas

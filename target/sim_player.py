@@ -103,6 +103,9 @@ class Player:
 
 def setup_of(args: argparse.Namespace) -> Setup:
     """The server that the options describe; raises EngineError where its KV memory is none."""
+    if (args.weights or "fp16") not in WEIGHTS:
+        allowed = ", ".join(WEIGHTS)
+        raise EngineError(f"--weights {args.weights}: allowed with --engine sim: {allowed}")
     setup = Setup(
         GPUS[args.gpu],
         max_num_seqs=args.max_num_seqs or 64,

@@ -38,6 +38,10 @@ def build(args: argparse.Namespace, startup: Startup) -> Engine:
     if args.mode not in MODES:
         allowed = ", ".join(MODES)
         raise EngineError(f"--mode {args.mode}: allowed with --engine vllm: {allowed}")
+    if args.mode == "vllm-fp8kv" and args.kv_cache not in (None, "fp8"):
+        raise EngineError(f"--kv-cache {args.kv_cache}: --mode vllm-fp8kv is fp8")
+    if args.mode == "vllm-w4" and "fp16" in (args.weights or "").split(","):
+        raise EngineError(f"--weights {args.weights}: --mode vllm-w4 is w4")
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     with startup.phase("import"):
@@ -73,7 +77,7 @@ def build(args: argparse.Namespace, startup: Startup) -> Engine:
         gpu=describe(current_platform) if cuda else None,
         flags={
             **{key: value for key, value in settings.items() if key != "model"},
-            "weights": args.weights or "fp16",
+            "weights": args.weights or ("w4" if args.mode == "vllm-w4" else "fp16"),
         },
         queues=True,
         prefix_caching=args.enable_prefix_caching,
@@ -86,6 +90,8 @@ def build(args: argparse.Namespace, startup: Startup) -> Engine:
 
 def settings_of(args: argparse.Namespace, checkpoint: Checkpoint, device: str) -> dict[str, Any]:
     """The keywords of AsyncEngineArgs."""
+    if device == "cpu" and args.gpu_memory_utilization is not None:
+        raise EngineError("--gpu-memory-utilization: needs a GPU, not cpu")
     kv_cache = "fp8" if args.mode == "vllm-fp8kv" else args.kv_cache or "fp16"
     # The CPU has no 4-bit kernels for float32.
     dtype = "float32" if device == "cpu" and args.mode != "vllm-w4" else "bfloat16"

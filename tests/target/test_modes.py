@@ -148,6 +148,10 @@ def test_a_batching_loop_that_died_is_built_again(build: Build, known: list[list
         (["--weights", "int8"], "pip install torchao"),
         (["--max-running", "2"], "allowed with --mode dynamic: 1"),
         (["--nvtx"], "--nvtx: needs a GPU"),
+        (["--mode", "continuous", "--kv-cache-gib", "2"], "--kv-cache-gib: needs a GPU, not cpu"),
+        (["--engine", "sim", "--gpu", "l4", "--weights", "random"], "fp16, int8, w4"),
+        (["--engine", "vllm", "--mode", "vllm-fp8kv", "--kv-cache", "int8"], "vllm-fp8kv is fp8"),
+        (["--engine", "vllm", "--mode", "vllm-w4", "--weights", "fp16"], "vllm-w4 is w4"),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line(
