@@ -21,7 +21,7 @@ MEANING = {
     Result.INCONCLUSIVE: "Neither is shown: that all objectives are met, or that one is missed.",
     Result.INVALID: "This run cannot be judged; its numbers are not evidence.",
 }
-_FIRST = ("void", "not checked", "ok")  # what needs a look stands first
+_FIRST = ("void", "noted", "not checked", "ok")  # what needs a look stands first
 
 
 @dataclass(frozen=True, slots=True)

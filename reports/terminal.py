@@ -110,6 +110,8 @@ def _check(check: Check, console: Console) -> Text:
     if check.outcome == "not checked":
         return Text(_safe(f"not checked  {check.check}: {check.why}", console), style="dim")
     said = f"{check.check}: {check.measured}, allowed {check.limit}. {check.why}"
+    if check.outcome == "noted":
+        return Text(_safe(f"noted  {said}", console))
     return Text.assemble(
         ("VOID", COLOUR[Result.INVALID]),
         _safe(f"  {said} It voids {words.voids(check)}.", console),

@@ -1,6 +1,7 @@
 """What is said of a verdict in words, the same in every format."""
 
 import re
+from collections import Counter
 from dataclasses import dataclass
 
 from slo.quantities import show, show_interval, show_s
@@ -141,10 +142,12 @@ def validity(verdict: Verdict) -> str:
     checks = verdict.validity
     if not checks:
         return "No validity check was made."
-    count = {kind: sum(c.outcome == kind for c in checks) for kind in ("ok", "void", "not checked")}
+    count = Counter(check.outcome for check in checks)
     parts = [f"{count['ok']} of {len(checks)} validity checks hold"]
     if count["void"]:
         parts.append(f"{count['void']} void what was measured")
+    if count["noted"]:
+        parts.append(f"{count['noted']} beyond the limit, without bearing on what is said")
     if count["not checked"]:
         parts.append(f"{count['not checked']} could not be made")
     return "; ".join(parts) + "."

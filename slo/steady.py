@@ -14,7 +14,7 @@ from slo.objectives import label
 from slo.quantities import show_s
 from slo.resources import GPU_METRICS
 from slo.rundir import Run
-from slo.validity import ALL, passed, unchecked, voided
+from slo.validity import ALL, noted, passed, unchecked, voided
 from slo.verdict import Check, Result, Row
 
 _FIRST = 0.2  # of the window, compared with the rest of it
@@ -80,12 +80,10 @@ def warm(found: Trend | None, rows: Sequence[Row], metrics: Sequence[str]) -> Ch
         for row in rows
         if row.metric in metrics and row.outcome is not stands
     )
-    how = "slower" if slower else "faster"
     why = f"E2E was {shown} of the rest in the first {show_s(found.first_s)}: "
     why += "the warm-up was not over." if slower else "latency still rose."
     if not turned:
-        stood = f"The first requests were {how}; what is said stands all the same."
-        return passed("warm-up", shown, limit, stood)
+        return noted("warm-up", shown, limit, why)
     return voided("warm-up", shown, limit, f"{why} Use a longer --warmup.", turned)
 
 

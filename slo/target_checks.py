@@ -87,7 +87,7 @@ def cache(run: Run, measured: Measurements, limit: float) -> Check:
     shown = f"{hits} of {int(known.sum())}"
     if share := (run.options or {}).get("shared_prefix"):
         why = f"Prompts were asked to begin alike: {100 * float(share):.3g} % of their tokens."
-        return passed("prefix cache", shown, allowed, why)
+        return passed("prefix cache", shown, "as the load asks", why)
     if hits > limit * known.sum():
         why = f"{hits} prompts came for the most part out of the prefix cache; they were to be new."
         return voided("prefix cache", shown, allowed, why, (*LATENCIES, "goodput"))

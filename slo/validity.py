@@ -27,6 +27,11 @@ def passed(name: str, measured: str, limit: str, why: str) -> Check:
     return Check(name, measured, limit, "ok", why)
 
 
+def noted(name: str, measured: str, limit: str, why: str) -> Check:
+    """A check that does not hold, where what is said stands all the same."""
+    return Check(name, measured, limit, "noted", f"{why} What is said stands all the same.")
+
+
 def voided(name: str, measured: str, limit: str, why: str, voids: tuple[str, ...] = ALL) -> Check:
     """A check that does not hold, and what that makes unusable."""
     return Check(name, measured, limit, "void", why, voids)
@@ -178,6 +183,7 @@ def length(measured: Measurements, slo: Slo, rows: Sequence[Row]) -> Check:
         why = f"The measured window was {shown}, asked are {show_s(least)} at least."
         if turned:
             return voided("length", shown, f">= {show_s(least)}", why, turned)
+        return noted("length", shown, f">= {show_s(least)}", f"{why} A miss is proven.")
     longer = [o for o in slo.objectives if max(o.limits_s, default=0.0) > planned_s]
     if longer:
         longest = show_s(max(longer[0].limits_s))

@@ -51,12 +51,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One validity check. A failed one voids the metrics in `voids` ("*" is all of them)."""
+    """One validity check. A failed one voids the metrics in `voids` ("*" is all of them).
+
+    What lies beyond its limit but cannot turn what is said is "noted", and voids nothing.
+    """
 
     check: str  # e.g. "lateness"
     measured: str
     limit: str
-    outcome: Literal["ok", "void", "not checked"]
+    outcome: Literal["ok", "noted", "void", "not checked"]
     why: str
     voids: tuple[str, ...] = ()
 

@@ -1,13 +1,15 @@
 """Numbers and words that every format shares."""
 
+import io
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
-from reports import interval, reproduce, words
+from reports import html, interval, markdown, reproduce, terminal, words
 from slo.quantities import show, show_interval, show_s
 from slo.summary import LatencyLine
-from slo.verdict import Result
+from slo.verdict import Check, Result
 from tests.reports import samples
 
 
@@ -136,3 +138,20 @@ def test_objectives_with_one_reason_are_named_together() -> None:
     assert [names for names, _ in words.reasons(void)] == ["ttft p95, all; e2e p95, math"]
     assert words.reasons(samples.PASS[0]) == []
     assert len(words.reasons(samples.FAIL[0])) == 3
+
+
+def test_a_check_that_is_noted_is_neither_held_nor_void() -> None:
+    why = "The generator was late. What is said stands all the same."
+    late = Check("lateness", "P99 40 ms", "<= 21 ms", "noted", why)
+    verdict, summary, run = samples.PASS
+    verdict = replace(verdict, validity=(late, *samples.CHECKS[1:]))
+    said = words.validity(verdict)
+    assert said.startswith("3 of 5 validity checks hold; 1 beyond the limit, without bearing on")
+    console = Console(file=io.StringIO(), width=200)
+    terminal.render(verdict, summary, console)
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert f"noted  lateness: P99 40 ms, allowed <= 21 ms. {why}" in text
+    assert "VOID" not in text
+    assert "| lateness | noted | P99 40 ms |" in markdown.render(verdict, summary, run)
+    assert ">noted</span>" in html.render(verdict, summary, run)
