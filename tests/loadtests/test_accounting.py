@@ -9,7 +9,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 
 from loadtests.spread import Spread
 from slo.record import Failure
-from tests.loadtests.fault_server import Seen, fault_server, restart_turns
+from tests.loadtests.fault_scripts import restart_turns
+from tests.loadtests.fault_server import Seen, fault_server
 from tests.loadtests.loops import one, outcomes, plan
 
 

@@ -17,7 +17,7 @@ from loadtests.reasoning import MODES, ReasoningReader, mode_seen
 from loadtests.schedule import arrivals
 from loadtests.sse import EventReader
 from slo.record import Record
-from tests.loadtests.fault_server import DONE, END, HELLO, STREAM_HEAD, chunk, delta, event, last
+from tests.loadtests.fault_scripts import DONE, END, HELLO, STREAM_HEAD, chunk, delta, event, last
 from tests.loadtests.loops import LOAD
 
 TEXTS = st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=6)

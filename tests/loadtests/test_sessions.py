@@ -12,7 +12,8 @@ from loadtests.own_prompts import own_prompts
 from loadtests.prompts import prompt
 from loadtests.schedule import arrivals
 from slo.record import Failure
-from tests.loadtests.fault_server import Seen, fault_server, restart_turns
+from tests.loadtests.fault_scripts import restart_turns
+from tests.loadtests.fault_server import Seen, fault_server
 from tests.loadtests.loops import outcomes, plan
 
 
