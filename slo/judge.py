@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from slo import calibration, load_checks, physics, steady, target_checks, validity
+from slo import calibration, load_checks, physics, repeat, steady, target_checks, validity
 from slo.beside import NO_BASELINE, Baseline, Beside
 from slo.causes import found_for
 from slo.evidence import Evidence, read_evidence
@@ -36,7 +36,10 @@ def judge(directory: Path, slo: Slo, baseline: Baseline = NO_BASELINE) -> Verdic
     ]
     roofline = physics.roofline(evidence.run, measured.columns, found_for(directory, evidence.run))
     checks = (*_checks(evidence, slo, rows), roofline)
-    rows = [_unless_void(line, checks) for line in rows]
+    rows = [
+        _unless_void(line, checks, repeat.advice(objective, decision, measured, slo))
+        for line, objective, decision in zip(rows, slo.objectives, decisions, strict=True)
+    ]
     result = _result(rows, checks)
     return Verdict(
         result=result,
@@ -150,12 +153,12 @@ def _missed_by_lateness(slo: Slo, rows: list[Row], measured: Measurements) -> It
             yield objective.label
 
 
-def _unless_void(line: Row, checks: tuple[Check, ...]) -> Row:
+def _unless_void(line: Row, checks: tuple[Check, ...], again: str) -> Row:
     check = void_of(line, checks)
     if check is None:
         return line
     why = f"Cannot be judged ({check.check}): {check.why}"
-    line = replace(line, outcome=Result.INVALID, why=why, next_step="Repeat the run.")
+    line = replace(line, outcome=Result.INVALID, why=why, next_step=again)
     if check.check == "origin":  # what stands there was made of nothing
         return replace(line, measured=None, low=None, high=None, censored=None)
     return line
