@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 from loadtests.exchange import Exchange
@@ -219,7 +219,7 @@ def _read_extras(answer: Answer, event: dict[str, Any]) -> None:
 def _why_it_ended(exchange: Exchange, sse: EventReader) -> tuple[Failure, str | None]:
     http, broke = exchange.http, exchange.broke
     if broke is Failure.TIMEOUT_BEFORE_HEADERS and http.head is not None:
-        broke = Failure.TIMEOUT_MID_STREAM
+        return Failure.TIMEOUT_MID_STREAM, _at_the_timeout(exchange)
     if broke is not None:
         return broke, exchange.detail
     if http.head is None and not exchange.received_bytes:
@@ -227,6 +227,16 @@ def _why_it_ended(exchange: Exchange, sse: EventReader) -> tuple[Failure, str | 
     if not http.ended or sse.pending:
         return Failure.CUT_MID_STREAM, "the body ended inside a chunk or an event"
     return Failure.MISSING_DONE, "the body ended well, but without [DONE]"
+
+
+def _at_the_timeout(exchange: Exchange) -> str:
+    """Whether it was still sending: silent for no longer than it had been between packets."""
+    stamps = exchange.stamps_ns
+    silent_ns = (exchange.ended_ns or stamps[-1]) - stamps[-1]
+    longest_ns = max((later - earlier for earlier, later in pairwise(stamps)), default=0)
+    if silent_ns <= 2 * longest_ns:
+        return "still streaming at the timeout"
+    return f"nothing more came in the last {silent_ns / 1e9:.3g} s before the timeout"
 
 
 def _status_words(exchange: Exchange) -> str:

@@ -94,7 +94,7 @@ class Streams:
         self.watch.tick(round(TICK_S * 1e9))
         now_ns = time.perf_counter_ns()
         while self._busy and (first := next(iter(self._busy))).deadline_ns <= now_ns:
-            first.give_up(Failure.TIMEOUT_BEFORE_HEADERS, "nothing more came until the timeout")
+            first.give_up(Failure.TIMEOUT_BEFORE_HEADERS, "nothing came until the timeout")
         while self._free and now_ns - self._free[0].free_since_ns > OLDEST_FREE_NS:
             self._free.popleft().close()
         if soon and now_ns >= self._no_spare_before_ns:

@@ -214,6 +214,12 @@ async def hang() -> Script:
     await asyncio.sleep(60)
 
 
+async def endless() -> Script:
+    yield STREAM_HEAD
+    while True:
+        yield chunk(event(HELLO[1]))
+
+
 async def reset() -> Script:
     yield b"RESET"
 

@@ -127,13 +127,21 @@ def test_a_fault_keeps_the_times_of_the_text_before_it(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "kind"),
-    [("hang_early", Failure.TIMEOUT_BEFORE_HEADERS), ("hang", Failure.TIMEOUT_MID_STREAM)],
+    ("script", "kind", "words"),
+    [
+        ("hang_early", Failure.TIMEOUT_BEFORE_HEADERS, "nothing came until the timeout"),
+        ("hang", Failure.TIMEOUT_MID_STREAM, "nothing more came in the last 0."),
+        ("endless", Failure.TIMEOUT_MID_STREAM, "still streaming at the timeout"),
+    ],
 )
-def test_a_hung_answer_ends_at_the_timeout(url: str, script: str, kind: Failure) -> None:
+def test_an_answer_without_an_end_ends_at_the_timeout(
+    url: str, script: str, kind: Failure, words: str
+) -> None:
     record = one(plan(url, f"/{script}", timeout_s=0.5)).record
     assert record.error is kind
     assert record.ended_s - record.due_s == pytest.approx(0.5, abs=0.2)  # type: ignore[operator]
+    assert words in (record.error_detail or "")
+    assert (record.chunks > 10) == (script == "endless")
 
 
 def test_nobody_listening_is_refused() -> None:
