@@ -1,10 +1,11 @@
 """Tests of means, of growth, and of changes against a baseline: an interval beside a limit."""
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import norm, theilslopes
 from scipy.stats import t as student
+from scipy.stats import theilslopes
 
 from slo import dependence
 from slo.beside import Baseline, Beside
@@ -20,7 +21,15 @@ _BATCHES = 10
 _FEWEST_SAMPLES = 20
 _GROWTH_BINS = 20
 
-Interval = tuple[float, float, float]  # value, low, high
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Where a value lies; its error is one of Student's t, which is normal without an end."""
+
+    value: float
+    low: float
+    high: float
+    freedom: float = math.inf  # degrees of it
 
 
 def decide_tokens(objective: Objective, measured: Measurements) -> Decision:
@@ -45,23 +54,25 @@ def mean_interval(values: Floats, confidence: float) -> Interval | None:
     means = values[: length * _BATCHES].reshape(_BATCHES, length).mean(axis=1)
     mean = float(means.mean())
     reach = float(student.ppf(confidence, _BATCHES - 1) * means.std(ddof=1)) / _BATCHES**0.5
-    return mean, mean - reach, mean + reach
+    return Interval(mean, mean - reach, mean + reach, _BATCHES - 1)
 
 
 def within(objective: Objective, found: Interval, n: int) -> Decision:
     """Whether an interval lies on the right side of the limit, or on the wrong one."""
-    value, low, high = found
+    value, low, high = found.value, found.low, found.high
     limit, upper = objective.limit, objective.bound == "max"
     met = high <= limit if upper else low >= limit
     missed = low > limit if upper else high < limit
     outcome = Result.PASS if met else Result.FAIL if missed else Result.INCONCLUSIVE
     if n < objective.min_samples:
         outcome = Result.INCONCLUSIVE
-    # As likely as under a normal error whose reach is the interval's on the side of the limit.
+    # As likely as under the error that made the interval, on the side of the limit: where an end
+    # touches the limit, the chance is what the confidence leaves.
     reach = (value - low) if upper else (high - value)
     distance = (value - limit) if upper else (limit - value)
-    error = reach / float(norm.ppf(max(objective.confidence, 0.501)))
-    p_missed = float(norm.sf(distance / error)) if error > 0 else float(distance <= 0)
+    error = reach / float(student.ppf(max(objective.confidence, 0.501), found.freedom))
+    chance = float(student.sf(distance / error, found.freedom)) if error > 0 else None
+    p_missed = float(distance <= 0) if chance is None else chance
     return Decision(outcome, value, low, high, n, 0, p_missed, requests=n)
 
 
@@ -83,13 +94,14 @@ def decide_resource(objective: Objective, measured: Measurements, beside: Beside
     found: Interval | None
     if fold == "max":
         top = float(values.max())
-        found = top, top, top
+        found = Interval(top, top, top)
     elif fold == "mean":
         found = mean_interval(values[np.argsort(at_s, kind="stable")], objective.confidence)
     else:
         grown = [growth_interval(at_s[of == g], values[of == g], objective.confidence)
                  for g in np.unique(of)]  # fmt: skip
-        found = max((one for one in grown if one), default=None)  # of the GPU that grew most
+        known_ones = [one for one in grown if one]  # the GPU that grew most counts
+        found = max(known_ones, key=lambda one: one.value, default=None)
     if found is None:
         return undecided(0, f"Too few samples of {resource.field} for its {fold}.")
     return within(objective, found, len(values))
@@ -107,7 +119,7 @@ def growth_interval(at_s: Floats, values: Floats, confidence: float) -> Interval
     # theilslopes gives two sides, ours is one.
     slope, _, low, high = theilslopes(level, at, 2 * confidence - 1)
     hourly = [float(one) * 3600 / float(level[0]) for one in (slope, low, high)]
-    return hourly[0], hourly[1], hourly[2]
+    return Interval(*hourly)
 
 
 def decide_change(objective: Objective, measured: Measurements, baseline: Baseline) -> Decision:
@@ -128,11 +140,13 @@ def decide_change(objective: Objective, measured: Measurements, baseline: Baseli
 def ratio(ours: Interval, theirs: Interval) -> Interval:
     """The change from theirs to ours as a share, with an interval from both (MOVER, in logs)."""
     (a, a_low, a_high), (b, b_low, b_high) = (
-        tuple(math.log(max(one, 1e-9)) for one in found) for found in (ours, theirs)
+        tuple(math.log(max(one, 1e-9)) for one in (found.value, found.low, found.high))
+        for found in (ours, theirs)
     )
     low = a - b - math.hypot(a - a_low, b_high - b)
     high = a - b + math.hypot(a_high - a, b - b_low)
-    return math.expm1(a - b), math.expm1(low), math.expm1(high)
+    freedom = min(ours.freedom, theirs.freedom)
+    return Interval(math.expm1(a - b), math.expm1(low), math.expm1(high), freedom)
 
 
 def _interval(objective: Objective, measured: Measurements) -> Interval | None:
@@ -145,7 +159,7 @@ def _interval(objective: Objective, measured: Measurements) -> Interval | None:
     inflation = dependence.of_percentile(sample.due_s, sample.typical, objective.percentile)
     low, high = percentile_interval(sample, objective.percentile, objective.confidence, inflation)
     value = sample.percentile(objective.percentile)
-    return None if low is None or high is None or value is None else (value, low, high)
+    return None if low is None or high is None or value is None else Interval(value, low, high)
 
 
 def _other_load(measured: Measurements, baseline: Measurements) -> str:
