@@ -13,13 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from slo import sandbox
 from slo.ending import UsageError
-from slo.evidence import readable
 from slo.grade_code import code_of, first_wrong
 from slo.grade_math import same, value_of
 from slo.record import Failure, Record
@@ -53,7 +52,36 @@ class Grade:
     why: str
 
 
-_GRADE = TypeAdapter(Grade)
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """One line of answers.jsonl, as far as it is graded."""
+
+    seq: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Math:
+    kind: Literal["math"]
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Code:
+    kind: Literal["code"]
+    function: str
+    tests: list[tuple[list[Any], Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """One line of checks.jsonl."""
+
+    seq: int
+    check: Annotated[_Math | _Code, Field(discriminator="kind")]
+
+
+T = TypeVar("T")
 
 
 def grade_run(directory: Path) -> Counter[Verdict]:
@@ -66,12 +94,12 @@ def grade_run(directory: Path) -> Counter[Verdict]:
     for name in (ANSWERS, CHECKS):
         if not (directory / name).exists():
             raise UsageError(f"{directory / name}: missing; only a run with --store-answers has it")
-    texts = {line["seq"]: str(line["text"]) for line in read_lines(directory / ANSWERS)}
-    checks = {line["seq"]: line["check"] for line in read_lines(directory / CHECKS)}
+    texts = {line.seq: line.text for line in _lines(directory / ANSWERS, _Answer)}
+    checks = {line.seq: asdict(line.check) for line in _lines(directory / CHECKS, _Check)}
     _require({check["kind"] for check in checks.values()})
     judged = [
         record
-        for record in readable(read_records, directory, [])
+        for record in read_records(directory)  # all of them: what is left is not the run
         if record.phase == "measured"
         and record.error is not Failure.DROPPED
         and record.seq in checks  # of a user's own prompts no answer is known
@@ -96,10 +124,14 @@ def read_grades(directory: Path) -> Iterator[Grade]:
     Raises:
         RunDirError: missing, or a line that is no grade; names file and line.
     """
-    path = directory / GRADES
-    for number, line in enumerate(read_lines(path), 1):
+    return _lines(directory / GRADES, Grade)
+
+
+def _lines(path: Path, kind: type[T]) -> Iterator[T]:
+    adapter = TypeAdapter(kind)
+    for number, line in enumerate(read_lines(path, whole=True), 1):
         try:
-            yield _GRADE.validate_python(line)
+            yield adapter.validate_python(line)
         except ValidationError as error:
             raise RunDirError(f"{path}:{number}: {first_mistake(error)}") from None
 
@@ -141,8 +173,6 @@ _JUDGES = {"math": _math, "code": _code}
 
 def _require(kinds: set[str]) -> None:
     """Say before anything is graded what cannot be, so that no grade hangs on what is installed."""
-    if unknown := kinds - _JUDGES.keys():
-        raise UsageError(f"{CHECKS}: {min(unknown)!r} is no kind of check known here")
     if "math" in kinds and importlib.util.find_spec("math_verify") is None:
         raise UsageError("grading maths needs math-verify; pip install 'tailgate[grade]'")
     if "code" in kinds and (why := sandbox.refusal()) is not None:

@@ -147,8 +147,10 @@ def read_records(directory: Path) -> Iterator[Record]:
                 raise RunDirError(f"{path}:{number}: {first_mistake(error)}") from None
 
 
-def read_lines(path: Path) -> Iterator[dict[str, Any]]:
+def read_lines(path: Path, *, whole: bool = False) -> Iterator[dict[str, Any]]:
     """Read an append-only JSON Lines log; a last line that a crash cut off is left out.
+
+    A `whole` log has no such line.
 
     Raises:
         RunDirError: missing, or a line that is no JSON; names file and line.
@@ -158,7 +160,7 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
             try:
                 yield json.loads(line)
             except json.JSONDecodeError as error:
-                if not line.endswith("\n"):
+                if not line.endswith("\n") and not whole:
                     return
                 raise RunDirError(f"{path}:{number}: no JSON: {error.msg}") from None
 
