@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from slo import early_stop
 from slo.early_stop import Watch, until
 from slo.judge import judge
+from slo.measurements import Measurements, collect
 from slo.planning import never_met
-from slo.record import Failure
+from slo.record import Failure, Record
+from slo.rundir import Run
 from slo.slofile import parse_slo
 from slo.verdict import Result
 from tests.slo import spoil
@@ -94,6 +97,27 @@ def test_it_reads_on_and_looks_every_few_seconds(tmp_path: Path) -> None:
     assert "missed for certain" in str(why())
     now[0] = 51.0
     assert why() == "the budget of 50 s is spent"
+
+
+def test_all_looks_of_a_long_run_cost_as_much_as_a_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = make_run(tmp_path / "run", [0.1] * 2000)
+    lines = (directory / "requests.jsonl").read_bytes().splitlines(keepends=True)
+    gone_through: list[int] = []
+
+    def counted(records: list[Record], run: Run) -> Measurements:
+        gone_through.append(len(records))
+        return collect(records, run)
+
+    monkeypatch.setattr(early_stop, "collect", counted)
+    watch = Watch(directory, parse_slo(slo("metric: ttft, percentile: 95, max: 420ms")))
+    with (directory / "requests.jsonl").open("wb", buffering=0) as file:
+        for start in range(0, 2000, 5):  # 400 looks, of a run that goes on
+            file.write(b"".join(lines[start : start + 5]))
+            assert watch.why_stop() is None
+    assert gone_through[-1] > 2000 / 1.1
+    assert sum(gone_through) < 12 * 2000  # 401,000 where each look goes through all
 
 
 def test_before_the_run_began_nothing_ends_it(tmp_path: Path) -> None:
