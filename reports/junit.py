@@ -1,4 +1,4 @@
-"""A verdict as JUnit XML, for CI systems: red exactly when the verdict's exit code is not 0."""
+"""A verdict as JUnit XML, for CI systems: red exactly when the command's exit code is not 0."""
 
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
@@ -6,22 +6,24 @@ from reports import words
 from slo.verdict import Check, Result, Row, Verdict
 
 
-def render(verdict: Verdict) -> str:
+def render(verdict: Verdict, inconclusive: str | None = None) -> str:
     """One test case for each objective and each validity check.
 
-    INCONCLUSIVE and INVALID are an <error>, never a skip: CI systems hide skips.
+    INCONCLUSIVE and INVALID are an <error>, never a skip: CI systems hide skips. `inconclusive` is
+    what --inconclusive asks for instead: fail, or pass or warn, which tell it in the system-out.
     """
     suites = Element("testsuites", name="tailgate")
     suite = SubElement(suites, "testsuite", name=words.clean(verdict.service))
     properties = SubElement(suite, "properties")
     for name, value in (("run_id", verdict.run_id), ("result", verdict.result)):
         SubElement(properties, "property", name=name, value=words.clean(value))
+    outcome, note = _taken(verdict.result, inconclusive)
     for row in verdict.rows:
-        _objective(suite, row)
+        _objective(suite, row, inconclusive)
     for check in verdict.validity:
-        _check(suite, check, verdict.result)
-    if verdict.result is not Result.PASS and not _red(suite):
-        _case(suite, "verdict", "verdict", verdict.result, verdict.sentence, "")
+        _check(suite, check, outcome)
+    if outcome is not Result.PASS and not _red(suite):
+        _case(suite, "verdict", "verdict", outcome, verdict.sentence, note)
     for element in (suite, suites):
         element.set("tests", str(len(suite.findall("testcase"))))
         for kind in ("failure", "error"):
@@ -35,9 +37,19 @@ def _red(suite: Element) -> bool:
     return any(suite.findall(f"testcase/{kind}") for kind in ("failure", "error"))
 
 
-def _objective(suite: Element, row: Row) -> None:
+def _taken(result: Result, inconclusive: str | None) -> tuple[Result, str]:
+    """What a result is shown as, and a word on it where that is not what it is."""
+    if result is not Result.INCONCLUSIVE or inconclusive is None:
+        return result, ""
+    taken, name = (Result.FAIL, "failure") if inconclusive == "fail" else (Result.PASS, "pass")
+    return taken, f"INCONCLUSIVE, taken for a {name} (--inconclusive {inconclusive})"
+
+
+def _objective(suite: Element, row: Row, inconclusive: str | None) -> None:
     line = words.line(row)
+    outcome, note = (Result.PASS, "") if line.warn else _taken(line.outcome, inconclusive)
     said = [
+        *([note] if note else []),
         f"outcome: {line.outcome}{' (warn: it does not decide the verdict)' if line.warn else ''}",
         f"measured: {line.measured}",
         f"interval: {line.interval}",
@@ -46,7 +58,6 @@ def _objective(suite: Element, row: Row) -> None:
         f"why: {line.why}",
         f"next: {line.next_step}",
     ]
-    outcome = Result.PASS if line.warn else line.outcome
     name = f"{line.objective} {line.limit} ({line.scenario})"
     _case(suite, "objective", name, outcome, line.why, "\n".join(said))
 

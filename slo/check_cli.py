@@ -104,7 +104,7 @@ class Asked:
 
 def _concluded(directory: Path, asked: Asked) -> int:
     """Judge, and say it in all the ways that were asked for."""
-    verdict = judged(directory, asked.objectives, asked.copies, asked.baseline)
+    verdict = judged(directory, asked.objectives, asked.copies, asked.baseline, asked.inconclusive)
     if asked.annotations is not None:
         import reports.annotations
 
@@ -169,6 +169,7 @@ def judged(
     objectives: Slo,
     copies: Mapping[str, Path | None] = NO_COPIES,
     baseline: "Baseline | None" = None,
+    inconclusive: str | None = None,
 ) -> Verdict:
     """Judge, write what is derived, print.
 
@@ -183,7 +184,7 @@ def judged(
     verdict = judge(directory, objectives, found or NO_BASELINE)
     verdict_file.write_verdict(directory, verdict)
     spoilt = [check.why for check in verdict.validity if (check.check, check.outcome) == SPOILT]
-    draw(directory, verdict, None if spoilt else stdout())
+    draw(directory, verdict, None if spoilt else stdout(), inconclusive)
     for name, copy in copies.items():
         if copy is not None:
             try:
@@ -195,7 +196,12 @@ def judged(
     return verdict
 
 
-def draw(directory: Path, verdict: Verdict, console: Console | None = None) -> None:
+def draw(
+    directory: Path,
+    verdict: Verdict,
+    console: Console | None = None,
+    inconclusive: str | None = None,
+) -> None:
     """Draw the reports of a judged run."""
     import reports.html  # loads matplotlib, as slow to start as scipy
     import reports.junit
@@ -205,7 +211,7 @@ def draw(directory: Path, verdict: Verdict, console: Console | None = None) -> N
 
     run, summary = rundir.read_run(directory), summarise(directory)
     for name, text in (
-        (JUNIT, reports.junit.render(verdict)),
+        (JUNIT, reports.junit.render(verdict, inconclusive)),
         (MARKDOWN, reports.markdown.render(verdict, summary, run)),
         (HTML, reports.html.render(verdict, summary, run)),
     ):

@@ -95,6 +95,9 @@ def test_what_an_undecided_verdict_does_to_a_pipeline_is_chosen(sim: str, place:
     for word, code in (("fail", 1), ("warn", 0)):
         done = slo("check", "run", "--slo", "open.yaml", "--inconclusive", word, cwd=place)
         assert done.returncode == code
+        junit = (place / "run" / "junit.xml").read_text()
+        assert f"(--inconclusive {word})" in junit
+        assert ("<failure" in junit, "<error" in junit) == (code != 0, False)
         assert ("taken for a pass" in done.stderr) == (word == "warn")
     bad = slo("check", "run", "--slo", "open.yaml", "--inconclusive", "no", cwd=place)
     says_one_line(bad, 2, "--inconclusive: 'no' is not known; allowed: fail, pass, warn")

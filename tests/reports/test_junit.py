@@ -10,8 +10,8 @@ from slo.verdict import Check, Result
 from tests.reports import samples
 
 
-def suite(sample: samples.Sample) -> Element:
-    text = junit.render(sample[0])
+def suite(sample: samples.Sample, inconclusive: str | None = None) -> Element:
+    text = junit.render(sample[0], inconclusive)
     root = fromstring(text.encode("utf-8"))
     assert root.tag == "testsuites"
     found = root.find("testsuite")
@@ -53,6 +53,37 @@ def test_inconclusive_and_invalid_are_errors_and_never_skipped() -> None:
     assert [error.get("type") for error in errors] == ["INCONCLUSIVE"] * 2
     errors = suite(samples.INVALID).findall("testcase/error")
     assert [error.get("type") for error in errors] == ["INVALID"] * 4
+
+
+@pytest.mark.parametrize("name", samples.SAMPLES)
+@pytest.mark.parametrize(("word", "code"), [("pass", 0), ("warn", 0), ("fail", 1)])
+def test_it_is_as_red_as_what_is_asked_of_an_undecided_verdict(
+    name: str, word: str, code: int
+) -> None:
+    verdict = samples.SAMPLES[name][0]
+    expected = code if verdict.result is Result.INCONCLUSIVE else verdict.exit_code
+    found = suite(samples.SAMPLES[name], word)
+    red = bool(found.findall("testcase/failure") + found.findall("testcase/error"))
+    assert red == (expected != 0)
+
+
+@pytest.mark.parametrize("word", ["pass", "warn"])
+def test_what_is_taken_for_a_pass_is_told_in_the_passing_case(word: str) -> None:
+    found = suite(samples.INCONCLUSIVE, word)
+    told = [out.text or "" for out in found.findall("testcase/system-out")]
+    note = f"INCONCLUSIVE, taken for a pass (--inconclusive {word})\n"
+    assert [text.startswith(note) for text in told].count(True) == 2
+    void = Check("token counts", "4 differ", "equal", "void", "They differ.", ("tpot",))
+    verdict = replace(samples.INCONCLUSIVE[0], validity=(void,))
+    assert not suite((verdict, *samples.INCONCLUSIVE[1:]), word).findall("testcase/error")
+
+
+def test_what_is_taken_for_a_failure_is_one() -> None:
+    found = suite(samples.INCONCLUSIVE, "fail")
+    assert not found.findall("testcase/error")
+    failures = found.findall("testcase/failure")
+    note = "INCONCLUSIVE, taken for a failure (--inconclusive fail)"
+    assert [(one.text or "").splitlines()[0] for one in failures] == [note] * 2
 
 
 def test_a_check_that_voids_only_ungated_metrics_leaves_a_pass_green() -> None:
