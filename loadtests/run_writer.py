@@ -180,7 +180,7 @@ def _write_checks(directory: Path, asked: Iterable[Arrival]) -> None:
 def _default_directory(plan: Plan, now: datetime) -> Path:
     name = plan.label or "-".join(plan.load.mix)
     safe = re.sub(r"[^\w.-]+", "-", name).strip("-")
-    return Path("runs") / f"{now:%Y%m%dT%H%M%SZ}-{safe}-{plan.load.rate_per_s:g}qps"
+    return rundir.default_directory(f"{safe}-{plan.load.rate_per_s:g}qps", now)
 
 
 def _new_run(name: str, plan: Plan, target: Target, now: datetime, scheduled: int) -> Run:

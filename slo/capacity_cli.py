@@ -1,18 +1,15 @@
 """`slo capacity`: the highest load that keeps the promise."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from slo import capacity_options as c
-from slo import drive, slofile
+from slo import drive, edge, quantities, slofile
 from slo import options as o
-from slo.ending import UsageError
-from slo.objectives import Load, Slo
+from slo.objectives import Slo
+from slo.sending import Sending, What
 
 if TYPE_CHECKING:
     from slo.capacity_search import Answer
@@ -20,36 +17,67 @@ if TYPE_CHECKING:
 OVER = ("rate", "concurrency")
 HTML = "capacity.html"
 
+Promise = Annotated[Path, o.file("The promise to keep.")]
 
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """Where a search looks, and what it may cost."""
+
+    over: Annotated[
+        str,
+        o.option(
+            "NAME", o.one_of(*OVER), "rate, or concurrency: users who wait for their answers."
+        ),
+    ] = "rate"
+    low: Annotated[
+        float | None,
+        o.option(
+            "RATE",
+            quantities.rate_per_s,
+            "Lowest load to ask. Default: far below --slo's rate, or 1.",
+            "--min",
+        ),
+    ] = None
+    high: Annotated[
+        float | None,
+        o.option("RATE", quantities.rate_per_s, "Highest load to ask. Default: no end.", "--max"),
+    ] = None
+    resolution: Annotated[
+        float, o.option("X%", o.part, "The search ends with its ends so close.")
+    ] = "5%"  # type: ignore[assignment]  # typer parses it
+    budget_s: Annotated[
+        float,
+        o.option("TIME", o.above_0_s, "For all probes together, cool-down included.", "--budget"),
+    ] = "60m"  # type: ignore[assignment]
+    shortest_s: Annotated[
+        float, o.option("TIME", o.above_0_s, "The shortest probe.", "--shortest")
+    ] = "10s"  # type: ignore[assignment]
+    cooldown_s: Annotated[
+        float,
+        o.option(
+            "TIME", o.above_0_s, "How long the target's queue may take to empty.", "--cooldown"
+        ),
+    ] = "60s"  # type: ignore[assignment]
+    current: Annotated[
+        float | None, o.option("RATE", quantities.rate_per_s, "Today's load, for the headroom.")
+    ] = None
+
+
+@o.with_groups
 def capacity_(
     target: o.Target,
-    slo: c.SloFile,
-    over: c.Over = "rate",
-    low: c.Low = None,
-    high: c.High = None,
-    resolution: c.Resolution = "5%",  # type: ignore[assignment]  # typer parses it
-    budget: c.Budget = "60m",  # type: ignore[assignment]
-    shortest: c.Shortest = "10s",  # type: ignore[assignment]
-    cooldown: c.Cooldown = "60s",  # type: ignore[assignment]
-    current: c.Current = None,
-    model: o.Model = None,
-    arrival: o.Arrival = None,
-    mix: o.Mix = None,
-    input_class: o.InputClass = None,
-    max_tokens: o.MaxTokens = None,
-    temperature: o.Temperature = None,
-    ignore_eos: o.IgnoreEos = False,
-    reasoning: o.Reasoning = None,
-    seed: o.Seed = None,
-    workers: o.Workers = 1,
-    timeout: o.Timeout = None,
-    max_in_flight: o.MaxInFlight = None,
-    api_key_env: o.ApiKeyEnv = None,
-    ready_timeout: o.ReadyTimeout = "60s",  # type: ignore[assignment]
-    sidecar: o.Sidecar = "local",
-    out: o.Out = None,
-    force: o.Force = False,
-) -> int:
+    slo: Promise,
+    effort: Effort,
+    what: Annotated[What, o.only("arrival", "mix", "input_class", "max_tokens")],
+    sending: Annotated[
+        Sending,
+        o.only(
+            "model", "temperature", "ignore_eos", "reasoning", "seed", "workers", "timeout_s",
+            "max_in_flight", "api_key_env", "ready_timeout_s", "gpu", "out", "force",
+        ),
+    ],
+) -> int:  # fmt: skip
     """Find the highest load that keeps the promise, and the lowest that breaks it.
 
     The answer is an interval: a rate that passes, a rate that fails, each with the confidence that
@@ -58,49 +86,15 @@ def capacity_(
     even the lowest fails, 3 where nothing is proven, 4 where nothing could be measured.
     """
     objectives = slofile.load_slo(slo)
-    asked = Load(arrival=arrival, mix=mix, input_class=input_class, max_tokens=max_tokens)
-    load = drive.Load(
-        target=target, rate_per_s=1.0, duration_s=1.0, **kept(asked, objectives.load, over),
-        model=model, temperature=temperature, ignore_eos=ignore_eos, reasoning=reasoning,
-        seed=seed, workers=workers, timeout_s=timeout, max_in_flight=max_in_flight,
-        api_key_env=api_key_env, label="capacity",
-    )  # fmt: skip
-    effort = Effort(over, low, high, resolution, budget, shortest, cooldown, ready_timeout, sidecar)
-    folder = out or Path("runs") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-capacity"
-    found = searched(load, objectives, effort, current, folder, force=force)
+    load = sending.load(target, what.for_probes(objectives.load), label="capacity")
+    folder = sending.folder("capacity")
+    found = searched(load, objectives, effort, sending, folder)
     typer.echo(folder)
     return found.exit_code
 
 
-@dataclass(frozen=True, slots=True)
-class Effort:
-    """Where a search looks, and what it may cost."""
-
-    over: str = "rate"
-    low: float | None = None
-    high: float | None = None
-    resolution: float = 0.05
-    budget_s: float = 3600.0
-    shortest_s: float = 10.0
-    cooldown_s: float = 60.0
-    ready_timeout_s: float = 60.0
-    gpu: str = "local"
-
-
-def kept(asked: Load, wanted: Load, over: str) -> dict[str, Any]:
-    """What every probe keeps of a load: as asked, else as slo.yaml says.
-
-    Raises:
-        UsageError: `over` is not known.
-    """
-    if over not in OVER:
-        raise UsageError(f"--over: {over!r} is not known; allowed: {', '.join(OVER)}")
-    names = ("arrival", "mix", "input_class", "max_tokens")
-    return {name: getattr(asked, name) or getattr(wanted, name) for name in names}
-
-
 def searched(
-    load: drive.Load, slo: Slo, effort: Effort, current: float | None, folder: Path, *, force: bool
+    load: drive.Load, slo: Slo, effort: Effort, sending: Sending, folder: Path
 ) -> "Answer":
     """Search, draw the page, and print the answer."""
     from slo.capacity_probe import Setting, judged_by  # scipy is slow to start
@@ -108,16 +102,15 @@ def searched(
 
     whole = effort.over == "concurrency"
     setting = Setting(
-        load, judged_by(slo), folder, effort.over, effort.gpu, effort.ready_timeout_s,
-        effort.cooldown_s, Console(stderr=True),
+        load, judged_by(slo), folder, effort.over, sending.gpu, sending.ready_timeout_s,
+        effort.cooldown_s, edge.stderr(),
     )  # fmt: skip
     limits = limits_for(
         slo, low=effort.low, high=effort.high, resolution=effort.resolution,
         budget_s=effort.budget_s, shortest_s=effort.shortest_s, whole=whole,
     )  # fmt: skip
-    found = search(
-        setting, limits, current or (None if whole else slo.load.rate_per_s), force=force
-    ).answer
+    current = effort.current or (None if whole else slo.load.rate_per_s)
+    found = search(setting, limits, current, force=sending.force).answer
     assert found is not None
     draw(folder)
     typer.echo(sentence(found, whole=whole))

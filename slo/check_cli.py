@@ -1,7 +1,5 @@
 """The command `slo check`: judge a run that is there, or load a target and judge that."""
 
-import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,15 +12,15 @@ from rich.console import Console
 
 from slo import baselines, drive, planning, rundir, slofile, verdict_file
 from slo import options as o
+from slo.edge import existing, stderr, stdout, writing
 from slo.ending import UsageError
 from slo.objectives import Load, Slo
-from slo.sending import Sending, with_its_options
+from slo.sending import Sending, What
 from slo.verdict import EXIT_CODE, Result, Verdict
 
 if TYPE_CHECKING:  # what judges loads scipy, which is slow to start
     from slo.beside import Baseline
 
-LOG_WIDTH = 200
 SPOILT = ("files", "void")
 HTML, MARKDOWN, JUNIT = "report.html", "report.md", "junit.xml"
 NO_COPIES: Mapping[str, Path | None] = MappingProxyType({})
@@ -30,10 +28,6 @@ NO_COPIES: Mapping[str, Path | None] = MappingProxyType({})
 # What an INCONCLUSIVE verdict does to a pipeline.
 INCONCLUSIVE = {"fail": EXIT_CODE[Result.FAIL], "pass": 0, "warn": 0}
 BASELINES = Path(".tailgate") / "baselines.json"
-
-
-def _file(flag: str, text: str) -> object:
-    return typer.Option(flag, metavar="FILE", help=text)
 
 
 BaselineName = Annotated[
@@ -45,24 +39,34 @@ Store = Annotated[
 ]
 
 
-@with_its_options
+@o.with_groups
 def check_(
     run: Annotated[
         Path | None, typer.Argument(metavar="[RUN]", help="A run directory; or give --target.")
     ] = None,
     *,
-    slo: Annotated[Path, _file("--slo", "The objectives.")],
-    target: o.OptionalTarget = None,
-    budget: o.Budget = None,
-    inconclusive: o.Inconclusive = None,
-    annotations: o.Annotations = None,
+    slo: Annotated[Path, o.file("The objectives.")],
+    target: Annotated[
+        str | None, o.option("URL", o.target, "Load this server, and judge that.")
+    ] = None,
+    budget: Annotated[
+        float | None,
+        o.option("TIME", o.above_0_s, "End the load after so long, and judge what is there."),
+    ] = None,
+    inconclusive: Annotated[
+        str | None,
+        o.option("WORD", o.one_of(*INCONCLUSIVE), "fail (1), pass (0), warn (0). Default: exit 3."),
+    ] = None,
+    annotations: Annotated[
+        str | None, o.option("NAME", o.one_of("github"), "Also print workflow commands: github.")
+    ] = None,
     baseline: BaselineName = None,
     store: Store = BASELINES,
     sending: Sending,
-    json: Annotated[Path | None, _file("--json", "Also write verdict.json here.")] = None,
-    junit: Annotated[Path | None, _file("--junit", "Also write JUnit XML here.")] = None,
-    markdown: Annotated[Path | None, _file("--markdown", "Also write Markdown here.")] = None,
-    html: Annotated[Path | None, _file("--html", "Also write the HTML report here.")] = None,
+    json: Annotated[Path | None, o.file("Also write verdict.json here.")] = None,
+    junit: Annotated[Path | None, o.file("Also write JUnit XML here.")] = None,
+    markdown: Annotated[Path | None, o.file("Also write Markdown here.")] = None,
+    html: Annotated[Path | None, o.file("Also write the HTML report here.")] = None,
 ) -> int:
     """Judge a run, or load a target and judge that; the exit code is the verdict's.
 
@@ -82,7 +86,7 @@ def check_(
         raise UsageError("give a RUN directory, or --target URL to make one")
     if run is not None:
         return _concluded(existing(run), asked)
-    load = sending.load(target or "", o.filled_in(Load(), objectives.load))
+    load = sending.load(target or "", What().filled_in(objectives.load))
     directory, code = _loaded(load, sending, objectives, budget)
     try:
         return code if code == drive.EXIT_INTERRUPTED else _concluded(directory, asked)
@@ -142,28 +146,6 @@ def say_what_cannot_pass(
         typer.echo(f"slo: warning: {sentence}", err=True)
 
 
-def stderr() -> Console:
-    """The console that progress goes to."""
-    return Console(stderr=True)
-
-
-def stdout() -> Console:
-    """The console that verdicts go to; in a log a folded path is one that nobody can copy."""
-    folds = sys.stdout.isatty() or "COLUMNS" in os.environ
-    return Console(width=None if folds else LOG_WIDTH)
-
-
-def existing(directory: Path) -> Path:
-    """A directory that is there.
-
-    Raises:
-        UsageError: it is not.
-    """
-    if not directory.is_dir():
-        raise UsageError(f"{directory}: no such run directory")
-    return directory
-
-
 def judged(
     directory: Path,
     objectives: Slo,
@@ -187,10 +169,8 @@ def judged(
     draw(directory, verdict, None if spoilt else stdout(), inconclusive)
     for name, copy in copies.items():
         if copy is not None:
-            try:
+            with writing(copy):
                 rundir.write_atomic(copy, (directory / name).read_text(encoding="utf-8"))
-            except OSError as error:
-                raise UsageError(f"{copy}: cannot be written: {error.strerror}") from None
     if spoilt:  # a table of what is left of such a run would only mislead
         raise rundir.RunDirError(spoilt[0])
     return verdict

@@ -23,15 +23,16 @@ from slo import (
     nightly_cli,
     restate,
     run_cli,
+    rundir,
     slofile,
     soak_cli,
     sweep_cli,
     verdict_file,
 )
 from slo import options as o
-from slo.check_cli import stderr
 from slo.compare_cli import add_to
-from slo.ending import EXIT_CODES, UsageError
+from slo.edge import existing, stderr
+from slo.ending import EXIT_CODES
 from slo.verdict import EXIT_USAGE
 
 app = typer.Typer(
@@ -48,9 +49,6 @@ class Switches:
     """What stands before the command's name."""
 
     debug: bool = False
-
-
-RunDirectory = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -81,9 +79,9 @@ app.command(name="import-openslo")(import_cli.import_openslo_)
 
 
 @app.command()
-def report(run: RunDirectory) -> int:
+def report(run: o.RunDirectory) -> int:
     """Draw the reports of a judged run again."""
-    directory = check_cli.existing(run)
+    directory = existing(run)
     verdict = verdict_file.read_verdict(directory)
     check_cli.draw(directory, verdict)
     typer.echo(directory / check_cli.HTML)
@@ -120,18 +118,17 @@ add_to(app)
 @app.command(name="demo")
 def demo_(
     engine: Annotated[
-        str, typer.Option(metavar="hf|sim", help="hf: a tiny real model; sim: no torch needed.")
+        str,
+        o.option("hf|sim", o.one_of(*demo.NEEDS), "hf: a tiny real model; sim: no torch needed."),
     ] = "hf",
     out: o.Out = None,
     duration: o.Duration = None,
 ) -> int:
     """Serve a tiny model here, load it and judge it."""
-    if engine not in demo.NEEDS:
-        raise UsageError(f"--engine: {engine!r} is not known; allowed: {', '.join(demo.NEEDS)}")
     demo.require_extras(engine)
     objectives = demo.objectives(duration)
     console = stderr()
-    directory = drive.made(out or demo.default_directory(engine, datetime.now(UTC)))
+    directory = drive.made(out or rundir.default_directory(f"demo-{engine}", datetime.now(UTC)))
     with demo.serving(engine, directory, console) as url:
         _, code = drive.run(
             demo.load(url, objectives),

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from slo import rundir
+from slo import edge, rundir
+from slo import options as o
 from slo.ending import UsageError
 from slo.verdict import EXIT_CODE, Result
 
@@ -18,13 +19,11 @@ if TYPE_CHECKING:  # each command loads what it needs: scipy and its like are sl
 
 SCHEMA = "1.0"
 
-JsonFile = Annotated[
-    Path | None, typer.Option("--json", metavar="FILE", help="Also write it as JSON here.")
-]
+JsonFile = Annotated[Path | None, o.file("Also write it as JSON here.")]
 
 
 def diagnose_(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")],
+    run: o.RunDirectory,
     json: JsonFile = None,
 ) -> int:
     """Name what bounds the server in a run, with the numbers that led to it.
@@ -35,9 +34,7 @@ def diagnose_(
     import reports.why_terminal
     from slo.causes import causes
 
-    if not run.is_dir():
-        raise UsageError(f"{run}: no such run directory")
-    found = causes(run)
+    found = causes(edge.existing(run))
     if json is not None:
         _write(json, document(run, found))
     reports.why_terminal.render(found, Console())
@@ -94,7 +91,5 @@ def _print(found: Sequence["Finding"]) -> None:
 
 
 def _write(path: Path, value: object) -> None:
-    try:
+    with edge.writing(path):
         rundir.write_json(path, value)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None

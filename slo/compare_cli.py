@@ -1,20 +1,18 @@
 """The commands that set two servers side by side: `slo compare`, `slo ab` and `slo grade`."""
 
 import os
-import sys
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from slo import ab, drive, quantities, rundir
+from slo import ab, drive, edge, quantities, rundir
 from slo import options as o
 from slo.ending import UsageError
 from slo.objectives import Load
+from slo.sending import Sending, What
 
 if TYPE_CHECKING:  # each command loads what it needs: scipy and its like are slow to start
     from slo.compare import Ask, Comparison
@@ -28,7 +26,6 @@ Exit codes of a comparison:
   4    not comparable: what must match does not; or a run cannot be read
 """
 HTML, MARKDOWN, JSON = "comparison.html", "comparison.md", "comparison.json"
-LOG_WIDTH = 200
 IN_TIME = ("ttft", "ttfat", "e2e")
 
 
@@ -37,61 +34,58 @@ def _in_time(text: str) -> dict[str, float]:
     for part in text.split(","):
         name, _, limit = part.partition("=")
         if name not in IN_TIME:
-            raise typer.BadParameter(f"{name!r} is no latency; allowed: {', '.join(IN_TIME)}")
-        try:
-            limits[name] = quantities.duration_s(limit)
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from None
+            raise ValueError(f"{name!r} is no latency; allowed: {', '.join(IN_TIME)}")
+        limits[name] = quantities.duration_s(limit)
     return limits
 
 
-def _share(text: str) -> float:
-    try:
-        return quantities.share(text)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """What may get worse by how much, and what is said of it besides."""
 
+    allow: Annotated[
+        float, o.option("X%", quantities.share, "By which a latency or rate may get worse.")
+    ] = "5%"  # type: ignore[assignment]  # typer parses it
+    allow_points: Annotated[
+        float,
+        o.option("X%", quantities.share, "By which a share (errors, accuracy) may, in points."),
+    ] = "1%"  # type: ignore[assignment]
+    gate: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What decides: e2e.p99, tpot.mean, error_rate. Several times for several."
+        ),
+    ] = None
+    in_time: Annotated[
+        dict[str, float] | None,
+        o.option("LIMITS", _in_time, "When a right answer is in time: e2e=5s,ttft=1s."),
+    ] = None
+    like: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", help="Also in an article's columns: 001_72f2d11827e83c58, 001-t3."
+        ),
+    ] = None
 
-Allow = Annotated[
-    float,
-    typer.Option(metavar="X%", parser=_share, help="By which a latency or rate may get worse."),
-]
-AllowPoints = Annotated[
-    float,
-    typer.Option(
-        metavar="X%", parser=_share, help="By which a share (errors, accuracy) may, in points."
-    ),
-]
-Gates = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--gate", help="What decides: e2e.p99, tpot.mean, error_rate. Several times for several."
-    ),
-]
-Drift = Annotated[
-    float,
-    typer.Option(metavar="X%", parser=_share, help="Assumed between runs where few show it."),
-]
-Accept = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="TERM", help="A term of the contract that may differ: client, prompts, seed."
-    ),
-]
-InTime = Annotated[
-    dict[str, float] | None,
-    typer.Option(
-        metavar="LIMITS", parser=_in_time, help="When a right answer is in time: e2e=5s,ttft=1s."
-    ),
-]
-Like = Annotated[
-    str | None,
-    typer.Option(metavar="ID", help="Also in an article's columns: 001_72f2d11827e83c58, 001-t3."),
-]
+    def ask(self, drift: float = 0.03, accept: Sequence[str] = ()) -> "Ask":
+        """What is wanted of the comparison.
 
+        Raises:
+            UsageError: a term to accept is none of the contract's.
+        """
+        from slo.compare import GATES, Ask
+        from slo.compare_contract import NAMES
 
-def _file(flag: str, what: str) -> Any:
-    return typer.Option(flag, metavar="FILE", help=f"Also write {what} here.")
+        if unknown := set(accept) - set(NAMES):
+            raise UsageError(f"--accept: {min(unknown)!r} is no term; allowed: {', '.join(NAMES)}")
+        return Ask(
+            allow=self.allow,
+            allow_points=self.allow_points,
+            gates=tuple(self.gate or GATES),
+            drift=drift,
+            accept=tuple(accept),
+            in_time=self.in_time or {},
+        )
 
 
 def add_to(app: typer.Typer) -> None:
@@ -101,109 +95,58 @@ def add_to(app: typer.Typer) -> None:
     app.command(name="grade")(grade_)
 
 
+@o.with_groups
 def compare_(
     before: Annotated[Path, typer.Argument(metavar="BEFORE", help="A run, or a folder of runs.")],
     after: Annotated[Path, typer.Argument(metavar="AFTER", help="The same of the other server.")],
-    allow: Allow = "5%",  # type: ignore[assignment]  # typer parses it
-    allow_points: AllowPoints = "1%",  # type: ignore[assignment]
-    gate: Gates = None,
-    drift: Drift = "3%",  # type: ignore[assignment]
-    accept: Accept = None,
-    in_time: InTime = None,
-    like: Like = None,
-    json: Annotated[Path | None, _file("--json", "JSON")] = None,
-    markdown: Annotated[Path | None, _file("--markdown", "Markdown")] = None,
-    html: Annotated[Path | None, _file("--html", "an HTML report")] = None,
+    allowed: Allowed,
+    drift: Annotated[
+        float, o.option("X%", quantities.share, "Assumed between runs where few show it.")
+    ] = "3%",  # type: ignore[assignment]  # typer parses it
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TERM", help="A term of the contract that may differ: client, prompts, seed."
+        ),
+    ] = None,
+    json: Annotated[Path | None, o.file("Also write JSON here.")] = None,
+    markdown: Annotated[Path | None, o.file("Also write Markdown here.")] = None,
+    html: Annotated[Path | None, o.file("Also write an HTML report here.")] = None,
 ) -> int:
     """Say what changed between two servers under the same load, and whether it got worse."""
-    ask = _ask(allow, allow_points, gate, drift, accept, in_time)
-    for path in (before, after):
-        if not path.exists():
-            raise UsageError(f"{path}: no such run directory")
-    return _compared((before, after), ask, like, {JSON: json, MARKDOWN: markdown, HTML: html})
+    ask = allowed.ask(drift, accept or ())
+    sides = edge.existing(before), edge.existing(after)
+    return _compared(sides, ask, allowed.like, {JSON: json, MARKDOWN: markdown, HTML: html})
 
 
+@o.with_groups
 def ab_(
     before: o.Target,
     after: o.Target,
-    rate: o.Rate = None,
-    duration: o.Duration = "30s",  # type: ignore[assignment]
+    what: Annotated[What, o.but(duration_s="30s")],
+    sending: Annotated[
+        Sending,
+        o.only(
+            "temperature", "top_p", "ignore_eos", "reasoning", "seed", "workers", "timeout_s",
+            "max_in_flight", "api_key_env", "ready_timeout_s", "gpu", "out", "store_answers",
+        ),
+    ],
+    allowed: Allowed,
     pairs: Annotated[int, typer.Option(metavar="N", help="Blocks of each: 4, 6, 8, ...")] = 8,
-    warmup: o.Warmup = None,
-    arrival: o.Arrival = None,
-    mix: o.Mix = None,
-    input_class: o.InputClass = None,
-    max_tokens: o.MaxTokens = None,
-    temperature: o.Temperature = None,
-    top_p: o.TopP = None,
-    ignore_eos: o.IgnoreEos = False,
-    reasoning: o.Reasoning = None,
-    seed: o.Seed = None,
-    workers: o.Workers = 1,
-    timeout: o.Timeout = None,
-    max_in_flight: o.MaxInFlight = None,
-    api_key_env: o.ApiKeyEnv = None,
-    ready_timeout: o.ReadyTimeout = "60s",  # type: ignore[assignment]
-    sidecar: o.Sidecar = "local",
-    out: o.Out = None,
-    store_answers: o.StoreAnswers = False,
-    allow: Allow = "5%",  # type: ignore[assignment]
-    allow_points: AllowPoints = "1%",  # type: ignore[assignment]
-    gate: Gates = None,
-    in_time: InTime = None,
-    like: Like = None,
-) -> int:
+) -> int:  # fmt: skip
     """Measure two servers in turns, ABBA, and compare them.
 
     Each pair of blocks has one schedule. The folder of all runs and reports is the last line. With
     --store-answers the answers are graded too, after the last block.
     """
-    ask = _ask(allow, allow_points, gate, "3%", None, in_time)
-    asked = Load(rate, arrival, duration, warmup, mix, input_class, max_tokens)
+    ask = allowed.ask()
     targets = {ab.BEFORE: before, ab.AFTER: after}
-    load = drive.Load(
-        target=targets[ab.BEFORE],
-        **o.filled_in(asked, Load()),
-        temperature=temperature,
-        top_p=top_p,
-        ignore_eos=ignore_eos,
-        reasoning=reasoning,
-        seed=int.from_bytes(os.urandom(3)) if seed is None else seed,
-        workers=workers,
-        timeout_s=timeout,
-        max_in_flight=max_in_flight,
-        api_key_env=api_key_env,
-        store_answers=store_answers,
-    )
-    folder = out or Path("runs") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-ab"
-    drive_one = _driver(ready_timeout, sidecar)
-    return _ab(load, targets, pairs, folder, ask, like, drive_one)
-
-
-def _driver(ready_timeout_s: float, gpu: str) -> Callable[[drive.Load, Path], int]:
-    console = Console(stderr=True)
-
-    def drive_one(load: drive.Load, directory: Path) -> int:
-        console.print(f"{load.label}, block {directory.name}", markup=False, highlight=False)
-        run = drive.run(
-            load, directory, force=False, ready_timeout_s=ready_timeout_s, gpu=gpu, console=console
-        )
-        return run[1]
-
-    return drive_one
-
-
-def _ab(
-    load: drive.Load,
-    targets: dict[str, str],
-    pairs: int,
-    folder: Path,
-    ask: "Ask",
-    like: str | None,
-    drive_one: Callable[[drive.Load, Path], int],
-) -> int:
+    load = sending.load(before, what.filled_in(Load()))
+    if load.seed is None:
+        load = replace(load, seed=int.from_bytes(os.urandom(3)))
+    folder = sending.folder("ab")
     try:
-        code = ab.run(load, targets, pairs, folder, drive_one)
+        code = ab.run(load, targets, pairs, folder, _driver(sending))
     except ValueError as error:
         raise UsageError(f"--pairs: {error}") from None
     try:
@@ -211,16 +154,23 @@ def _ab(
             return code
         if load.store_answers:
             for number in range(pairs):
-                for side in (ab.BEFORE, ab.AFTER):
+                for side in targets:
                     _grade(ab.directory_of(folder, ab.Block(side, number)))
-        return _compared(
-            (folder / ab.BEFORE, folder / ab.AFTER),
-            ask,
-            like,
-            {n: folder / n for n in (JSON, MARKDOWN, HTML)},
-        )
+        sides = folder / ab.BEFORE, folder / ab.AFTER
+        reports = {name: folder / name for name in (JSON, MARKDOWN, HTML)}
+        return _compared(sides, ask, allowed.like, reports)
     finally:
         typer.echo(folder)
+
+
+def _driver(sending: Sending) -> Callable[[drive.Load, Path], int]:
+    console = edge.stderr()
+
+    def drive_one(load: drive.Load, directory: Path) -> int:
+        console.print(f"{load.label}, block {directory.name}", markup=False, highlight=False)
+        return replace(sending, out=directory).send(load, console)[1]
+
+    return drive_one
 
 
 def grade_(
@@ -231,9 +181,7 @@ def grade_(
     Maths by value, code by unit tests in a sandbox: no network, no files, bounded memory and time.
     Where the sandbox cannot be set up, nothing is run.
     """
-    if not run.exists():
-        raise UsageError(f"{run}: no such run directory")
-    typer.echo(_grade(run))
+    typer.echo(_grade(edge.existing(run)))
     return 0
 
 
@@ -245,27 +193,8 @@ def _grade(run: Path) -> str:
     return f"{run / rundir.GRADES}: {parts}"
 
 
-def _ask(allow: Any, points: Any, gate: Any, drift: Any, accept: Any, in_time: Any) -> "Ask":
-    from slo.compare import GATES, Ask
-    from slo.compare_contract import NAMES
-
-    if unknown := set(accept or ()) - set(NAMES):
-        raise UsageError(f"--accept: {min(unknown)!r} is no term; allowed: {', '.join(NAMES)}")
-    allowed, in_points, drifts = (
-        _share(value) if isinstance(value, str) else value for value in (allow, points, drift)
-    )
-    return Ask(
-        allow=allowed,
-        allow_points=in_points,
-        gates=tuple(gate or GATES),
-        drift=drifts,
-        accept=tuple(accept or ()),
-        in_time=in_time or {},
-    )
-
-
 def _compared(
-    sides: Sequence[Path], ask: "Ask", like: str | None, files: dict[str, Path | None]
+    sides: Sequence[Path], ask: "Ask", like: str | None, files: Mapping[str, Path | None]
 ) -> int:
     import reports.comparison
     import reports.comparison_html
@@ -281,16 +210,13 @@ def _compared(
     for name, path in files.items():
         if path is not None:
             _write(path, texts[name](found, tables) if name in texts else None, found)
-    folds = sys.stdout.isatty() or "COLUMNS" in os.environ
-    reports.comparison.terminal(found, tables, Console(width=None if folds else LOG_WIDTH))
+    reports.comparison.terminal(found, tables, edge.stdout())
     return found.exit_code
 
 
 def _write(path: Path, text: str | None, found: "Comparison") -> None:
-    try:
+    with edge.writing(path):
         if text is None:
             rundir.write_json(path, {"exit_code": found.exit_code, **asdict(found)})
         else:
             rundir.write_atomic(path, text)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None

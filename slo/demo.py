@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -59,11 +58,6 @@ def load(url: str, slo: Slo) -> Load:
     """The load that the bundled slo.yaml asks for, the same in each demo."""
     wanted = asdict(slo.load)
     return Load(target=url, **wanted, seed=SEED, timeout_s=TIMEOUT_S, label="demo")
-
-
-def default_directory(engine: str, now: datetime) -> Path:
-    """Where a demo's run lies that was given no --out."""
-    return Path("runs") / f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-demo-{engine}"
 
 
 @contextmanager

@@ -145,7 +145,7 @@ def _drive(
         say(f"waiting for {load.expect_workers} workers: locust -f - {join}")
     elif load.workers > 1:
         # On its own port, so that two runs on one host do not meet; on no other host's side.
-        port = _free_port()
+        port = free_port()
         argv += ["--master-bind-host=127.0.0.1", f"--master-bind-port={port}"]
         argv += ["--master-host=127.0.0.1", f"--master-port={port}"]
     path = directory / LOG
@@ -167,7 +167,8 @@ def _drive(
     raise _last_words(path, code)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of this host that nothing listens on."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return int(taken.getsockname()[1])

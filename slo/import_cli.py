@@ -14,11 +14,11 @@ def import_(
     out: Annotated[Path, typer.Option(metavar="DIR", help="The run directory to make.")],
     tool: Annotated[
         str | None,
-        typer.Option(
+        o.option(
+            "TOOL",
+            o.one_of("vllm", "guidellm", "aiperf", "locust"),
+            "vllm, guidellm, aiperf or locust. Default: told by what is in it.",
             "--from",
-            metavar="TOOL",
-            parser=o.tool,
-            help="vllm, guidellm, aiperf or locust. Default: told by what is in it.",
         ),
     ] = None,
     index: Annotated[

@@ -2,8 +2,10 @@
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
+
+from slo import rundir
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,7 @@ def arguments(load: Load, directory: Path) -> list[str]:
 
 
 def default_directory(load: Load, now: datetime) -> Path:
-    """Where a run lies that was given no --out: under the working directory, sorted by time."""
+    """Where a load's run lies that was given no --out."""
     what = re.sub(r"[^\w.-]+", "-", load.label or "-".join(load.mix or ())).strip("-") or "load"
     rate = f"{load.rate_per_s:.4g}qps" if load.rate_per_s else str(load.arrival).split(":")[0]
-    return Path("runs") / f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{what}-{rate}"
+    return rundir.default_directory(f"{what}-{rate}", now)

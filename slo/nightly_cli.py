@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from slo import capacity_options as c
-from slo import rundir
+from slo import edge, rundir
+from slo import options as o
 from slo.verdict import EXIT_CODE, Result
 
 if TYPE_CHECKING:
@@ -16,17 +15,8 @@ if TYPE_CHECKING:
 
 TREND = "trend.html"
 
-Config = Annotated[Path, typer.Option("--config", metavar="FILE", help="nightly.yaml.")]
-Url = Annotated[
-    str, typer.Option("--history", metavar="URL", help="A file, or postgresql+psycopg://...")
-]
-Recent = Annotated[int, typer.Option(metavar="N", help="Nights that decide the exit code.")]
-Floor = Annotated[float, c.part("--floor", "Smaller changes of level are not told.")]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Also a page here.")]
-Json = Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Also JSON here.")]
 
-
-def nightly_(config: Config) -> int:
+def nightly_(config: Annotated[Path, o.file("nightly.yaml.")]) -> int:
     """Measure every target of nightly.yaml once, and put the night on record.
 
     Exits with 1 where something got worse lately, 4 where a target could not be measured (the night
@@ -37,7 +27,7 @@ def nightly_(config: Config) -> int:
     from slo.nightly_config import read_nightly
 
     asked = read_nightly(config)
-    console = Console(stderr=True)
+    console = edge.stderr()
     try:
         with nightly.locked(asked.out), opened(asked.history) as history:
             nights = nightly.night_of(asked, history, console)
@@ -52,12 +42,18 @@ def nightly_(config: Config) -> int:
 
 
 def trend_(
-    history: Url = "nightly.db",
+    history: Annotated[
+        str, typer.Option(metavar="URL", help="A file, or postgresql+psycopg://...")
+    ] = "nightly.db",
     target: Annotated[str | None, typer.Option(help="Only this one.")] = None,
-    floor: Floor = "3%",  # type: ignore[assignment]
-    recent: Recent = 14,
-    html: Html = None,
-    json: Json = None,
+    floor: Annotated[
+        float, o.option("X%", o.part, "Smaller changes of level are not told.")
+    ] = "3%",  # type: ignore[assignment]  # typer parses it
+    recent: Annotated[
+        int, typer.Option(metavar="N", help="Nights that decide the exit code.")
+    ] = 14,
+    html: Annotated[Path | None, o.file("Also a page here.")] = None,
+    json: Annotated[Path | None, o.file("Also JSON here.")] = None,
 ) -> int:
     """Say which metric changed its level in which night, and what else changed that night.
 
@@ -85,7 +81,9 @@ def _told(
     if html is not None:
         import reports.trend  # loads matplotlib
 
-        rundir.write_atomic(html, reports.trend.render(series, found, nights))
+        with edge.writing(html):
+            rundir.write_atomic(html, reports.trend.render(series, found, nights))
     if json is not None:
-        rundir.write_json(json, {"schema": "1.0", "changes": [asdict(one) for one in found]})
+        with edge.writing(json):
+            rundir.write_json(json, {"schema": "1.0", "changes": [asdict(one) for one in found]})
     return regressed(found)

@@ -1,58 +1,35 @@
-"""The options of `slo run` as typer reads them, each declared once with its parser and help."""
+"""How commands declare options: with a parser whose sentence is shown, alone or in groups.
 
-import math
-import os
-import re
-from collections.abc import Callable
-from dataclasses import asdict
+A group is a dataclass whose fields are options: commands that take it have all of them, or some.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 from urllib.parse import urlsplit
 
 import typer
 
-from slo import arrival as arrival_process
 from slo import quantities
-from slo.ending import UsageError
-from slo.objectives import Load
 
-T = TypeVar("T")
+Command = Callable[..., int]
 Number = TypeVar("Number", int, float)
-
-# Each worker is a process of about 100 MB, and each arrival is planned in memory and on disk: more
-# than these is a slip of the finger that would take the machine with it.
-MOST_WORKERS = max(16, 4 * (os.cpu_count() or 1))
-MOST_ARRIVALS = 10_000_000
 
 _KINDS: dict[Callable[[str], object], str] = {int: "whole number", float: "number"}
 
 
-def _parsed(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """Let a parser's sentence through to the usage error, which would else show the value alone."""
-
-    def read(text: str) -> T:
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise typer.BadParameter(str(error)) from None
-
-    return read
-
-
-def _above_0_s(text: str) -> float:
+def above_0_s(text: str) -> float:
+    """The seconds of a duration above 0."""
     seconds = quantities.duration_s(text)
     if seconds <= 0:
         raise ValueError(f"{text!r} is too short; it must be more than 0s")
     return seconds
 
 
-def _sidecar(text: str) -> str:
-    if text not in ("local", "off") and not text.startswith(("http://", "https://")):
-        raise ValueError(f"{text!r} is no sidecar; allowed: local, off, http://HOST:PORT")
-    return text.rstrip("/")
-
-
 def target(text: str) -> str:
+    """The URL of a server, without a path."""
     scheme, _, rest = text.partition("://")
     if scheme not in ("http", "https") or not rest.strip("/"):
         raise ValueError(f"{text!r} is no target; write http://HOST:PORT or https://HOST")
@@ -73,25 +50,25 @@ def target(text: str) -> str:
     return text.rstrip("/")
 
 
-def _arrival(text: str) -> str:
-    arrival_process.parse(text)
-    return text
-
-
-def _lengths(text: str) -> str:
-    if text != "mixed" and not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text):
-        raise ValueError(f"{text!r} is no prompt length; write 512, 128,2000, 200-4000 or mixed")
-    return text
-
-
-def _share(text: str) -> float:
+def share(text: str) -> float:
+    """A share of a whole."""
     value = quantities.share(text)
     if not 0 <= value <= 1:
         raise ValueError(f"{text!r} is no share; write 0% to 100%")
     return value
 
 
-def _one_of(*allowed: str) -> Callable[[str], str]:
+def part(text: str) -> float:
+    """A share of a whole, above 0."""
+    value = quantities.share(text)
+    if not 0.001 <= value <= 1:
+        raise ValueError(f"{text!r} is out of range; allowed: 0.1% to 100%")
+    return value
+
+
+def one_of(*allowed: str) -> Callable[[str], str]:
+    """A parser that takes these words."""
+
     def read(text: str) -> str:
         if text not in allowed:
             raise ValueError(f"{text!r} is not known; allowed: {', '.join(allowed)}")
@@ -100,9 +77,11 @@ def _one_of(*allowed: str) -> Callable[[str], str]:
     return read
 
 
-def _number(
+def number(
     kind: Callable[[str], Number], least: float, most: float = float("inf")
 ) -> Callable[[str], Number]:
+    """A parser of numbers from `least` to `most`."""
+
     def read(text: str) -> Number:
         try:
             value = kind(text)
@@ -116,167 +95,93 @@ def _number(
     return read
 
 
-def _option(metavar: str, parse: Callable[[str], object], text: str) -> object:
-    return typer.Option(metavar=metavar, parser=_parsed(parse), help=text)
+def option(metavar: str, parse: Callable[[str], object], text: str, *names: str) -> Any:
+    """An option with a value; its name is the parameter's, if none is given."""
+
+    def read(written: str) -> object:
+        try:
+            return parse(written)
+        except ValueError as error:  # its sentence; typer would show the value alone
+            raise typer.BadParameter(str(error)) from None
+
+    return typer.Option(*names, metavar=metavar, parser=read, help=text)
 
 
-_TIME = _above_0_s
-_COUNT = _number(int, 1)
+def file(text: str) -> Any:
+    """An option that is a file."""
+    return typer.Option(metavar="FILE", help=text)
 
-Target = Annotated[str, _option("URL", target, "Server under test, without a path.")]
-Model = Annotated[str | None, typer.Option(help="Default: the first of the target's /v1/models.")]
-Rate = Annotated[float | None, _option("RATE", quantities.rate_per_s, "Arrivals: 3/s, 90/m.")]
-Duration = Annotated[float | None, _option("TIME", _TIME, "Length of the judged window: 30s, 10m.")]
-Warmup = Annotated[
+
+COUNT = number(int, 1)
+
+Target = Annotated[str, option("URL", target, "Server under test, without a path.")]
+Rate = Annotated[
+    float | None, option("RATE", quantities.rate_per_s, "Arrivals: 3/s, 90/m.", "--rate")
+]
+Duration = Annotated[
     float | None,
-    _option("TIME", quantities.duration_s, "Load before it, not judged. Default: 5s."),
+    option("TIME", above_0_s, "Length of the judged window: 30s, 10m.", "--duration"),
 ]
-Arrival = Annotated[
-    str | None,
-    _option("PROCESS", _arrival, f"Default: poisson. Allowed: {arrival_process.FORMS}."),
-]
-Mix = Annotated[
-    dict[str, float] | None, _option("MIX", quantities.mix, "Shares; default: math=0.6,code=0.4.")
-]
-InputClass = Annotated[
-    str | None,
-    _option(
-        "TOKENS",
-        _lengths,
-        "Of prompts: 128, 512, 896, mixed (the default: these three), or 2000, or 200-4000.",
-    ),
-]
-MaxTokens = Annotated[int | None, _option("N", _COUNT, "Longest answer. Default: 256.")]
-MinTokens = Annotated[
-    int | None, _option("N", _COUNT, "Shortest answer, where the target knows min_tokens.")
-]
-SharedPrefix = Annotated[
-    float | None, _option("SHARE", _share, "So much of each prompt is the same: 50%. Default: 0%.")
-]
-Prompts = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Your own prompts: .jsonl, .csv, or ShareGPT's .json."),
-]
-Turns = Annotated[
-    int | None, _option("N", _COUNT, "Of a session; an arrival is a session's start. Default: 1.")
-]
-ThinkTime = Annotated[
-    float | None, _option("TIME", quantities.duration_s, "From one turn's end to the next one.")
-]
-Tokenizer = Annotated[
-    str | None,
-    typer.Option(metavar="PATH_OR_ID", help="Counts the tokens of answers, beside their usage."),
-]
-Connections = Annotated[
-    str | None,
-    _option("HOW", _one_of("reused", "fresh"), "reused (the default), or fresh: one each request."),
-]
-ReceiveClock = Annotated[
-    str | None,
-    _option("WHOSE", _one_of("kernel", "process"), "Who stamps what comes. Default: kernel."),
-]
-ExpectWorkers = Annotated[
-    int | None, _option("N", _COUNT, "Load from so many `locust --worker` of any machine instead.")
-]
-WorkerPort = Annotated[int, _option("PORT", _number(int, 1, 65535), "Where those workers join.")]
-Temperature = Annotated[
-    float | None, _option("X", _number(float, 0, 2), "Default: the target's own.")
-]
-TopP = Annotated[
-    float | None,
-    typer.Option(
-        "--top-p",
-        metavar="X",
-        parser=_parsed(_number(float, 0, 1)),
-        help="Default: the target's own.",
-    ),
-]
-IgnoreEos = Annotated[
-    bool, typer.Option("--ignore-eos", help="Ask for exactly --max-tokens tokens.")
-]
-Reasoning = Annotated[
-    str | None,
-    _option(
-        "MODE",
-        _one_of("auto", "tag", "prompt-opened", "field", "none"),
-        "auto (the default: asked once), tag, prompt-opened, field, none.",
-    ),
-]
-Seed = Annotated[
-    int | None, _option("N", _number(int, 0), "Of schedule and prompts. Default: drawn, and kept.")
-]
-Workers = Annotated[int, _option("N", _number(int, 1, MOST_WORKERS), "Load processes.")]
 Timeout = Annotated[
-    float | None, _option("TIME", _TIME, "From due to the answer's end. Default: 60s.")
+    float | None,
+    option("TIME", above_0_s, "From due to the answer's end. Default: 60s.", "--timeout"),
 ]
-MaxInFlight = Annotated[
-    int | None, _option("N", _COUNT, "Open requests, at most. Default: rate x timeout.")
-]
-MaxRequests = Annotated[int | None, _option("N", _COUNT, "Ceiling for paid endpoints.")]
-MaxTotalTokens = Annotated[int | None, _option("N", _COUNT, "Ceiling for paid endpoints.")]
-ApiKeyEnv = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Environment variable that holds the API key.")
-]
-ReadyTimeout = Annotated[float, _option("TIME", _TIME, "How long to wait for the target.")]
-Sidecar = Annotated[str, _option("URL|local|off", _sidecar, "Where GPU samples come from.")]
-SloFile = Annotated[
-    Path | None,
-    typer.Option("--slo", metavar="FILE", help="Judge after the run; its load: fills in options."),
-]
-Label = Annotated[str | None, typer.Option(help="A word for the run, also in its default --out.")]
 Out = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Default: runs/<UTC>-<label or mix>-<rate>.")
 ]
-StoreAnswers = Annotated[bool, typer.Option("--store-answers", help="Keep texts: answers.jsonl.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite the run that --out holds.")]
-
-OptionalTarget = Annotated[
-    str | None,
-    typer.Option(
-        "--target", metavar="URL", parser=_parsed(target), help="Load this server, and judge that."
-    ),
-]
-Budget = Annotated[
-    float | None, _option("TIME", _TIME, "End the load after so long, and judge what is there.")
-]
-Inconclusive = Annotated[
-    str | None,
-    _option(
-        "WORD", _one_of("fail", "pass", "warn"), "fail (1), pass (0), warn (0). Default: exit 3."
-    ),
-]
-Annotations = Annotated[
-    str | None, _option("NAME", _one_of("github"), "Also print workflow commands: github.")
-]
-
-tool = _parsed(_one_of("vllm", "guidellm", "aiperf", "locust"))  # of `slo import`
+RunDirectory = Annotated[Path, typer.Argument(metavar="RUN", help="A run directory.")]
 
 
-def filled_in(asked: Load, wanted: Load) -> dict[str, Any]:
-    """What was asked for, and for the rest what slo.yaml says of its load.
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """Which options of a group a command has (None: all), and their defaults where they differ."""
 
-    Raises:
-        UsageError: neither says the rate, or the duration; or they make more than can be planned.
-    """
-    told = {name: value for name, value in asdict(asked).items() if value is not None}
-    values = asdict(wanted) | told
-    process = arrival_process.parse(values["arrival"] or "poisson")
-    if process.has_rate:
-        values["rate_per_s"] = asked.rate_per_s  # the process says how much is sent
-        needed = [("duration_s", "duration")]
-    else:
-        needed = [("rate_per_s", "rate"), ("duration_s", "duration")]
-    for name, flag in needed:
-        if values[name] is None:
-            raise UsageError(f"--{flag} is missing; give it, or a --slo file with load: {flag}")
-    if not (process.closed or process.trace):
-        rate, warmup_s = values["rate_per_s"] or 0.0, values["warmup_s"] or 0.0
-        _bounded(process.segments(rate, warmup_s, values["duration_s"]))
-    return values
+    names: tuple[str, ...] | None = None
+    defaults: Mapping[str, object] = field(default_factory=dict)
 
 
-def _bounded(segments: tuple[arrival_process.Segment, ...]) -> None:
-    count = arrival_process.expected(segments, math.inf)
-    if count > MOST_ARRIVALS:
-        much = f"this rate for so long is {count:.3g} requests"
-        raise UsageError(f"--rate, --duration: {much}; allowed: {MOST_ARRIVALS:,} in a run")
+def only(*names: str, **defaults: object) -> Chosen:
+    """These options of a group, in `Annotated[Group, only(...)]`; a default is as one types it."""
+    return Chosen((*names, *defaults), defaults)
+
+
+def but(**defaults: object) -> Chosen:
+    """All options of a group, some with another default."""
+    return Chosen(None, defaults)
+
+
+def with_groups(command: Command) -> Command:
+    """A command with the options of each group in the place of the parameter that takes it."""
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, tuple[Any, list[str]]] = {}
+    for one in inspect.signature(command).parameters.values():
+        group, *how = get_args(one.annotation) if _annotated(one) else (one.annotation,)
+        if is_dataclass(group):
+            mine = list(_options(group, how[0] if how else Chosen()))
+            groups[one.name] = group, [option.name for option in mine]
+            parameters += mine
+        else:
+            parameters.append(one.replace(kind=one.KEYWORD_ONLY))
+
+    def with_options(**given: Any) -> int:
+        for name, (group, options) in groups.items():
+            given[name] = group(**{option: given.pop(option) for option in options})
+        return command(**given)
+
+    with_options.__doc__ = command.__doc__
+    with_options.__annotations__ = {one.name: one.annotation for one in parameters}
+    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return with_options
+
+
+def _annotated(one: inspect.Parameter) -> bool:
+    return get_origin(one.annotation) is Annotated
+
+
+def _options(group: Any, chosen: Chosen) -> Iterator[inspect.Parameter]:
+    known = {field.name: field for field in fields(group)}
+    for name in known if chosen.names is None else sorted(chosen.names, key=list(known).index):
+        default = chosen.defaults.get(name, known[name].default)
+        yield inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=known[name].type
+        )

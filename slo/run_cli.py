@@ -1,29 +1,23 @@
 """The command `slo run`: from its options to a load, and from the load to a run directory."""
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
 from slo import check_cli, drive, slofile
 from slo import options as o
-from slo.check_cli import stderr
+from slo.edge import stderr
 from slo.objectives import Load, Slo
-from slo.sending import Sending, with_its_options
+from slo.sending import Sending, What
 
 
-@with_its_options
+@o.with_groups
 def run_(
     target: o.Target,
-    rate: o.Rate = None,
-    duration: o.Duration = None,
-    warmup: o.Warmup = None,
-    arrival: o.Arrival = None,
-    mix: o.Mix = None,
-    input_class: o.InputClass = None,
-    max_tokens: o.MaxTokens = None,
-    *,
+    what: What,
     sending: Sending,
-    slo: o.SloFile = None,
+    slo: Annotated[Path | None, o.file("Judge after the run; its load: fills in options.")] = None,
 ) -> int:
     """Load a target; the run's directory is the last line.
 
@@ -31,8 +25,7 @@ def run_(
     Ctrl-C ends the run early: open requests get a short time, and what was measured is kept.
     """
     objectives = slofile.load_slo(slo) if slo else None
-    asked = Load(rate, arrival, duration, warmup, mix, input_class, max_tokens)
-    load = sending.load(target, o.filled_in(asked, objectives.load if objectives else Load()))
+    load = sending.load(target, what.filled_in(objectives.load if objectives else Load()))
     check_cli.say_what_cannot_pass(objectives, load.rate_per_s, load.duration_s)
     directory, code = sending.send(load, stderr())
     return finished(directory, code, objectives)

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -60,6 +61,11 @@ def create(path: Path, *, force: bool = False) -> Path:
     except OSError as error:
         raise RunDirError(f"{path}: cannot make the run directory: {error.strerror}") from None
     return path
+
+
+def default_directory(what: str, now: datetime) -> Path:
+    """Where a run lies that was given no --out: under the working directory, sorted by time."""
+    return Path("runs") / f"{now.astimezone(UTC):%Y%m%dT%H%M%SZ}-{what}"
 
 
 def write_atomic(path: Path, text: str) -> None:

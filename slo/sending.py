@@ -1,60 +1,229 @@
-"""How a load is sent and where its run goes: options that commands share, declared once."""
+"""The load as options, in two groups: what is sent, and how it is sent and where its run goes."""
 
-import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from typing import Any
+import math
+import os
+import re
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
 
+import typer
 from rich.console import Console
 
-from slo import drive
+from slo import arrival as arrival_process
+from slo import drive, quantities, rundir
 from slo import options as o
+from slo.ending import UsageError
+from slo.objectives import Load
 
-# Options that the load takes under another name, and those that are none of its own.
-_OTHERWISE = {"timeout": "timeout_s", "think_time": "think_s"}
-_OF_THE_RUN = ("ready_timeout", "sidecar", "out", "force")
+# Each worker is a process of about 100 MB, and each arrival is planned in memory and on disk: more
+# than these is a slip of the finger that would take the machine with it.
+MOST_WORKERS = max(16, 4 * (os.cpu_count() or 1))
+MOST_ARRIVALS = 10_000_000
 
-Command = Callable[..., int]
+_OF_THE_RUN = ("ready_timeout_s", "gpu", "out", "force")  # and not of the load
+
+
+def _arrival(text: str) -> str:
+    arrival_process.parse(text)
+    return text
+
+
+def _lengths(text: str) -> str:
+    if text != "mixed" and not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text):
+        raise ValueError(f"{text!r} is no prompt length; write 512, 128,2000, 200-4000 or mixed")
+    return text
+
+
+def _sidecar(text: str) -> str:
+    if text not in ("local", "off") and not text.startswith(("http://", "https://")):
+        raise ValueError(f"{text!r} is no sidecar; allowed: local, off, http://HOST:PORT")
+    return text.rstrip("/")
+
+
+@dataclass(frozen=True, slots=True)
+class What:
+    """What is sent, as far as it is said: the options that slo.yaml's load fills in."""
+
+    rate_per_s: o.Rate = None
+    duration_s: o.Duration = None
+    warmup_s: Annotated[
+        float | None,
+        o.option(
+            "TIME", quantities.duration_s, "Load before it, not judged. Default: 5s.", "--warmup"
+        ),
+    ] = None
+    arrival: Annotated[
+        str | None,
+        o.option("PROCESS", _arrival, f"Default: poisson. Allowed: {arrival_process.FORMS}."),
+    ] = None
+    mix: Annotated[
+        dict[str, float] | None,
+        o.option("MIX", quantities.mix, "Shares; default: math=0.6,code=0.4."),
+    ] = None
+    input_class: Annotated[
+        str | None,
+        o.option(
+            "TOKENS",
+            _lengths,
+            "Of prompts: 128, 512, 896, mixed (the default: these three), or 2000, or 200-4000.",
+        ),
+    ] = None
+    max_tokens: Annotated[int | None, o.option("N", o.COUNT, "Longest answer. Default: 256.")] = (
+        None
+    )
+
+    def filled_in(self, wanted: Load) -> dict[str, Any]:
+        """What was asked for, and for the rest what slo.yaml says of its load.
+
+        Raises:
+            UsageError: neither says the rate, or the duration; or they make too much to be planned.
+        """
+        values = asdict(wanted) | self._said()
+        process = arrival_process.parse(values["arrival"] or "poisson")
+        if process.has_rate:
+            values["rate_per_s"] = self.rate_per_s  # the process says how much is sent
+            needed = [("duration_s", "duration")]
+        else:
+            needed = [("rate_per_s", "rate"), ("duration_s", "duration")]
+        for name, flag in needed:
+            if values[name] is None:
+                raise UsageError(f"--{flag} is missing; give it, or a --slo file with load: {flag}")
+        if not (process.closed or process.trace):
+            rate, warmup_s = values["rate_per_s"] or 0.0, values["warmup_s"] or 0.0
+            _bounded(process.segments(rate, warmup_s, values["duration_s"]))
+        return values
+
+    def for_probes(self, wanted: Load) -> dict[str, Any]:
+        """The same for a search, whose probes have a rate, a duration and a warm-up each."""
+        each = {"rate_per_s": 1.0, "duration_s": 1.0, "warmup_s": None}
+        return asdict(wanted) | self._said() | each
+
+    def _said(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def _bounded(segments: tuple[arrival_process.Segment, ...]) -> None:
+    count = arrival_process.expected(segments, math.inf)
+    if count > MOST_ARRIVALS:
+        much = f"this rate for so long is {count:.3g} requests"
+        raise UsageError(f"--rate, --duration: {much}; allowed: {MOST_ARRIVALS:,} in a run")
 
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """Each field is an option; what is sent, at which rate and how long, is not among them."""
+    """How it is sent, and where its run goes."""
 
-    model: o.Model = None
-    shared_prefix: o.SharedPrefix = None
-    prompts: o.Prompts = None
-    turns: o.Turns = None
-    think_time: o.ThinkTime = None
-    min_tokens: o.MinTokens = None
-    temperature: o.Temperature = None
-    top_p: o.TopP = None
-    ignore_eos: o.IgnoreEos = False
-    reasoning: o.Reasoning = None
-    tokenizer: o.Tokenizer = None
-    seed: o.Seed = None
-    workers: o.Workers = 1
-    expect_workers: o.ExpectWorkers = None
-    worker_port: o.WorkerPort = 5557
-    timeout: o.Timeout = None
-    connections: o.Connections = None
-    receive_clock: o.ReceiveClock = None
-    max_in_flight: o.MaxInFlight = None
-    max_requests: o.MaxRequests = None
-    max_total_tokens: o.MaxTotalTokens = None
-    api_key_env: o.ApiKeyEnv = None
-    ready_timeout: o.ReadyTimeout = "60s"  # type: ignore[assignment]  # typer parses it
-    sidecar: o.Sidecar = "local"
-    label: o.Label = None
+    model: Annotated[
+        str | None, typer.Option(help="Default: the first of the target's /v1/models.")
+    ] = None
+    shared_prefix: Annotated[
+        float | None,
+        o.option("SHARE", o.share, "So much of each prompt is the same: 50%. Default: 0%."),
+    ] = None
+    prompts: Annotated[
+        Path | None, o.file("Your own prompts: .jsonl, .csv, or ShareGPT's .json.")
+    ] = None
+    turns: Annotated[
+        int | None,
+        o.option("N", o.COUNT, "Of a session; an arrival is a session's start. Default: 1."),
+    ] = None
+    think_s: Annotated[
+        float | None,
+        o.option(
+            "TIME", quantities.duration_s, "From one turn's end to the next one.", "--think-time"
+        ),
+    ] = None
+    min_tokens: Annotated[
+        int | None, o.option("N", o.COUNT, "Shortest answer, where the target knows min_tokens.")
+    ] = None
+    temperature: Annotated[
+        float | None, o.option("X", o.number(float, 0, 2), "Default: the target's own.")
+    ] = None
+    top_p: Annotated[
+        float | None, o.option("X", o.number(float, 0, 1), "Default: the target's own.")
+    ] = None
+    ignore_eos: Annotated[
+        bool, typer.Option("--ignore-eos", help="Ask for exactly --max-tokens tokens.")
+    ] = False
+    reasoning: Annotated[
+        str | None,
+        o.option(
+            "MODE",
+            o.one_of("auto", "tag", "prompt-opened", "field", "none"),
+            "auto (the default: asked once), tag, prompt-opened, field, none.",
+        ),
+    ] = None
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH_OR_ID", help="Counts the tokens of answers, beside their usage."
+        ),
+    ] = None
+    seed: Annotated[
+        int | None,
+        o.option("N", o.number(int, 0), "Of schedule and prompts. Default: drawn, and kept."),
+    ] = None
+    workers: Annotated[int, o.option("N", o.number(int, 1, MOST_WORKERS), "Load processes.")] = 1
+    expect_workers: Annotated[
+        int | None,
+        o.option("N", o.COUNT, "Load from so many `locust --worker` of any machine instead."),
+    ] = None
+    worker_port: Annotated[
+        int, o.option("PORT", o.number(int, 1, 65535), "Where those workers join.")
+    ] = 5557
+    timeout_s: o.Timeout = None
+    connections: Annotated[
+        str | None,
+        o.option(
+            "HOW",
+            o.one_of("reused", "fresh"),
+            "reused (the default), or fresh: one each request.",
+        ),
+    ] = None
+    receive_clock: Annotated[
+        str | None,
+        o.option("WHOSE", o.one_of("kernel", "process"), "Who stamps what comes. Default: kernel."),
+    ] = None
+    max_in_flight: Annotated[
+        int | None, o.option("N", o.COUNT, "Open requests, at most. Default: rate x timeout.")
+    ] = None
+    max_requests: Annotated[int | None, o.option("N", o.COUNT, "Ceiling for paid endpoints.")] = (
+        None
+    )
+    max_total_tokens: Annotated[
+        int | None, o.option("N", o.COUNT, "Ceiling for paid endpoints.")
+    ] = None
+    api_key_env: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Environment variable that holds the API key."),
+    ] = None
+    ready_timeout_s: Annotated[
+        float, o.option("TIME", o.above_0_s, "How long to wait for the target.", "--ready-timeout")
+    ] = "60s"  # type: ignore[assignment]  # typer parses it
+    gpu: Annotated[
+        str, o.option("URL|local|off", _sidecar, "Where GPU samples come from.", "--sidecar")
+    ] = "local"
+    label: Annotated[
+        str | None, typer.Option(help="A word for the run, also in its default --out.")
+    ] = None
     out: o.Out = None
-    store_answers: o.StoreAnswers = False
-    force: o.Force = False
+    store_answers: Annotated[
+        bool, typer.Option("--store-answers", help="Keep texts: answers.jsonl.")
+    ] = False
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the run that --out holds.")] = (
+        False
+    )
 
-    def load(self, target: str, what: dict[str, Any]) -> drive.Load:
-        """The whole load; `what` is what `options.filled_in` gives."""
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        of_load = {_OTHERWISE.get(k, k): v for k, v in given.items() if k not in _OF_THE_RUN}
-        return drive.Load(target=target, **what, **of_load)
+    def load(self, target: str, sent: dict[str, Any], label: str | None = None) -> drive.Load:
+        """The whole load; `sent` is a `What`'s, `label` stands where none was asked for."""
+        of_load = {name: value for name, value in asdict(self).items() if name not in _OF_THE_RUN}
+        return drive.Load(target=target, **sent, **of_load | {"label": self.label or label})
+
+    def folder(self, what: str) -> Path:
+        """Where all of a command lies, which `what` names."""
+        return self.out or rundir.default_directory(what, datetime.now(UTC))
 
     def send(self, load: drive.Load, console: Console, until: drive.Until = None) -> drive.Ended:
         """Send it; see `drive.run`."""
@@ -62,32 +231,8 @@ class Sending:
             load,
             self.out,
             force=self.force,
-            ready_timeout_s=self.ready_timeout,
-            gpu=self.sidecar,
+            ready_timeout_s=self.ready_timeout_s,
+            gpu=self.gpu,
             console=console,
             until=until,
         )
-
-
-def with_its_options(command: Command) -> Command:
-    """A command with the options of `Sending` in the place of its parameter `sending`."""
-    own = inspect.signature(command).parameters.values()
-    shared = [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
-        )
-        for field in fields(Sending)
-    ]
-    parameters: list[inspect.Parameter] = []
-    for one in own:
-        spread = shared if one.name == "sending" else [one.replace(kind=one.KEYWORD_ONLY)]
-        parameters += spread
-
-    def with_options(**given: Any) -> int:
-        sending = Sending(**{field.name: given.pop(field.name) for field in fields(Sending)})
-        return command(**given, sending=sending)
-
-    with_options.__doc__ = command.__doc__
-    with_options.__annotations__ = {one.name: one.annotation for one in parameters}
-    with_options.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return with_options

@@ -3,18 +3,16 @@
 import json as json_module
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
-from datetime import UTC, datetime
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
-from slo import capacity_options as c
-from slo import drive, rundir
+from slo import drive, edge, rundir
 from slo import options as o
 from slo.progress import Tail
+from slo.sending import Sending, What
 from slo.verdict import EXIT_CODE, Result
 
 if TYPE_CHECKING:
@@ -22,49 +20,43 @@ if TYPE_CHECKING:
 
 FILE = "soak.json"
 
-Hours = Annotated[float, c.time("--duration", "How long at most: 8h.")]
-Width = Annotated[float, c.time("--window", "One point of each trend.")]
-Before = Annotated[float, c.time("--warmup", "Load before the first window.")]
 
-
+@o.with_groups
 def soak_(
     target: o.Target,
-    rate: Annotated[float, c.level("--rate", "Arrivals: 3/s, 90/m.")],
-    duration: Hours = "8h",  # type: ignore[assignment]
-    window: Width = "10m",  # type: ignore[assignment]
-    warmup: Before = "60s",  # type: ignore[assignment]
-    model: o.Model = None,
-    mix: o.Mix = None,
-    input_class: o.InputClass = None,
-    max_tokens: o.MaxTokens = None,
-    ignore_eos: o.IgnoreEos = False,
-    seed: o.Seed = None,
-    workers: o.Workers = 1,
-    api_key_env: o.ApiKeyEnv = None,
-    ready_timeout: o.ReadyTimeout = "60s",  # type: ignore[assignment]
-    sidecar: o.Sidecar = "local",
-    out: o.Out = None,
-    force: o.Force = False,
-) -> int:
+    rate: o.Rate,
+    duration: Annotated[
+        float, o.option("TIME", o.above_0_s, "How long at most: 8h.")
+    ] = "8h",  # type: ignore[assignment]  # typer parses it
+    window: Annotated[
+        float, o.option("TIME", o.above_0_s, "One point of each trend.")
+    ] = "10m",  # type: ignore[assignment]
+    warmup: Annotated[
+        float, o.option("TIME", o.above_0_s, "Load before the first window.")
+    ] = "60s",  # type: ignore[assignment]
+    *,
+    what: Annotated[What, o.only("mix", "input_class", "max_tokens")],
+    sending: Annotated[
+        Sending,
+        o.only(
+            "model", "ignore_eos", "seed", "workers", "api_key_env", "ready_timeout_s", "gpu",
+            "out", "force",
+        ),
+    ],
+) -> int:  # fmt: skip
     """Load a target for hours, and say whether its memory or its latency grows.
 
     The run ends early once that is sure. Exits with 1 where something grows, 3 where the windows
     were too few to say, 0 else. The run's folder is the last line; soak.json in it has all windows.
     """
-    load = drive.Load(
-        target=target, rate_per_s=rate, duration_s=duration, warmup_s=warmup, model=model, mix=mix,
-        input_class=input_class, max_tokens=max_tokens, ignore_eos=ignore_eos, seed=seed,
-        workers=workers, api_key_env=api_key_env, label="soak",
-    )  # fmt: skip
-    folder = out or Path("runs") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-soak"
+    whole = replace(what, rate_per_s=rate, duration_s=duration, warmup_s=warmup)
+    load = sending.load(target, asdict(whole), label="soak")
 
     def until(directory: Path) -> Callable[[], str | None]:
         return Watch(directory, warmup, window).why_stop
 
-    directory, code = drive.run(
-        load, folder, force=force, ready_timeout_s=ready_timeout, gpu=sidecar,
-        console=Console(stderr=True), until=until,
-    )  # fmt: skip
+    there = replace(sending, out=sending.folder("soak"))
+    directory, code = there.send(load, edge.stderr(), until)
     code = report(directory, warmup, window) if code != drive.EXIT_INTERRUPTED else code
     typer.echo(directory)
     return code

@@ -2,12 +2,10 @@
 
 import itertools
 import shlex
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
-from datetime import UTC, datetime
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,13 +13,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from slo import capacity_options as c
 from slo import drive, rundir, slofile
 from slo import options as o
-from slo.capacity_cli import Effort, kept, searched
+from slo.capacity_cli import Effort, Promise, searched
 from slo.children import child
 from slo.ending import UsageError
-from slo.objectives import Load, Slo
+from slo.objectives import Slo
+from slo.sending import Sending, What
 from slo.target_probe import TargetError, wait_until_ready
 from slo.verdict import EXIT_CODE, Result
 
@@ -33,6 +31,7 @@ LOG = "server.log"
 HOST = "127.0.0.1"
 
 
+@o.with_groups
 def sweep_(
     serve: Annotated[
         str, typer.Option(metavar="COMMAND", help="Starts the server; {port} and grid keys in it.")
@@ -41,22 +40,13 @@ def sweep_(
         list[str],
         typer.Option(metavar="KEY=V,V", help="Values of {KEY}. Again: all pairs."),
     ],
-    slo: c.SloFile,
-    over: c.Over = "rate",
-    low: c.Low = None,
-    high: c.High = None,
-    resolution: c.Resolution = "5%",  # type: ignore[assignment]
-    budget: c.Budget = "20m",  # type: ignore[assignment]
-    shortest: c.Shortest = "10s",  # type: ignore[assignment]
-    cooldown: c.Cooldown = "60s",  # type: ignore[assignment]
-    mix: o.Mix = None,
-    input_class: o.InputClass = None,
-    max_tokens: o.MaxTokens = None,
-    ignore_eos: o.IgnoreEos = False,
-    seed: o.Seed = None,
-    ready_timeout: o.ReadyTimeout = "10m",  # type: ignore[assignment]
-    sidecar: o.Sidecar = "local",
-    out: o.Out = None,
+    slo: Promise,
+    effort: Annotated[
+        Effort,
+        o.only("over", "low", "high", "resolution", "shortest_s", "cooldown_s", budget_s="20m"),
+    ],
+    what: Annotated[What, o.only("mix", "input_class", "max_tokens")],
+    sending: Annotated[Sending, o.only("ignore_eos", "seed", "gpu", "out", ready_timeout_s="10m")],
 ) -> int:
     """Start a server under each setting of a grid, and search its capacity.
 
@@ -69,20 +59,16 @@ def sweep_(
     if unknown:
         raise UsageError(f"--serve: has no {{port}}, or a key without --grid: {serve!r}")
     objectives = slofile.load_slo(slo)
-    folder = out or Path("runs") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-sweep"
-    asked = Load(mix=mix, input_class=input_class, max_tokens=max_tokens)
-    keep = kept(asked, objectives.load, over)
-    effort = Effort(over, low, high, resolution, budget, shortest, cooldown, ready_timeout, sidecar)
+    folder = sending.folder("sweep")
+    sent = what.for_probes(objectives.load)
+    anew = replace(sending, force=True)
     answers: list[tuple[Mapping[str, str], Answer | None, str]] = []
     for setting in settings:
         place = folder / "-".join(f"{name}={value}" for name, value in setting.items())
-        port = _free_port()
-        load = drive.Load(
-            target=f"http://{HOST}:{port}", rate_per_s=1.0, duration_s=1.0, **keep,
-            ignore_eos=ignore_eos, seed=seed, label="sweep",
-        )  # fmt: skip
+        port = drive.free_port()
+        load = sending.load(f"http://{HOST}:{port}", sent, label="sweep")
         argv = shlex.split(serve.format(port=port, **setting))
-        answers.append((setting, *_answer(argv, load, objectives, effort, place)))
+        answers.append((setting, *_answer(argv, load, objectives, effort, anew, place)))
         _write(folder, serve, answers)
     _print(answers)
     typer.echo(folder)
@@ -91,14 +77,19 @@ def sweep_(
 
 
 def _answer(
-    argv: Sequence[str], load: drive.Load, slo: Slo, effort: Effort, place: Path
+    argv: Sequence[str],
+    load: drive.Load,
+    slo: Slo,
+    effort: Effort,
+    sending: Sending,
+    place: Path,
 ) -> "tuple[Answer | None, str]":
     """Start one server and search; or say why it has no answer."""
     place.mkdir(parents=True, exist_ok=True)
     try:
         with (place / LOG).open("wb") as log, child(argv, stdout=log) as server:
-            _ready(server, load.target, effort.ready_timeout_s, place / LOG)
-            return searched(load, slo, effort, None, place, force=True), ""
+            _ready(server, load.target, sending.ready_timeout_s, place / LOG)
+            return searched(load, slo, effort, sending, place), ""
     except (TargetError, drive.DriveError, OSError) as error:
         return None, str(error)
 
@@ -137,12 +128,6 @@ def _fits(serve: str, setting: Mapping[str, str]) -> bool:
         return serve.format(port="PORT", **setting) != serve.format(port="OTHER", **setting)
     except (KeyError, IndexError, ValueError):
         return False
-
-
-def _free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind((HOST, 0))
-        return int(taken.getsockname()[1])
 
 
 def _write(

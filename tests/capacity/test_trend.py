@@ -114,3 +114,6 @@ def test_a_year_with_two_regressions_names_both_nights_and_what_changed(tmp_path
     assert "nothing listens there" in page
     assert "<script" not in page
     assert slo("trend", "--history", "nightly.db", cwd=tmp_path).returncode == 0
+    nowhere = slo("trend", "--history", "nightly.db", "--html", "none/t.html", cwd=tmp_path)
+    assert nowhere.returncode == 2
+    assert "none/t.html: cannot be written: No such file" in nowhere.stderr

@@ -63,10 +63,14 @@ def test_other_loads_exit_with_4_and_name_what_differs(
     ("arguments", "code", "told"),
     [
         (("compare", "none", "none"), 2, "none: no such run directory"),
+        (("compare", "a", "file"), 2, "file: no such run directory"),
         (("compare", "a", "a", "--accept", "weather"), 2, "'weather' is no term; allowed: fin"),
         (("compare", "a", "a", "--like", "002"), 2, "'002' is no article; allowed: 001_"),
         (("compare", "a", "a", "--in-time", "p95=1s"), 2, "'p95' is no latency; allowed: ttft"),
         (("compare", ".", "empty"), 4, "empty: neither a run directory nor a folder of them"),
+        (("compare", "a", "broken"), 4, "broken/run.json:1: cut off"),
+        (("compare", "a", "a", "--json", "none/x"), 2, "none/x: cannot be written: No such file"),
+        (("grade", "file"), 2, "file: no such run directory"),
         (("grade", "a"), 2, "only a run with --store-answers has it"),
         (
             ("ab", "--before", "http://127.0.0.1:1", "--after", "http://127.0.0.1:1",
@@ -79,6 +83,9 @@ def test_a_mistake_is_one_line(
 ) -> None:
     make_run(tmp_path / "a", [0.1] * 20)
     (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "run.json").write_text("{")
     says_one_line(slo(*arguments, cwd=tmp_path), code, told)
 
 

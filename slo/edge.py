@@ -1,0 +1,48 @@
+"""Where commands meet the terminal and the files that they are told of."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from slo.ending import UsageError
+
+LOG_WIDTH = 200
+
+
+def stderr() -> Console:
+    """The console that progress goes to."""
+    return Console(stderr=True)
+
+
+def stdout() -> Console:
+    """The console that verdicts go to; in a log a folded path is one that nobody can copy."""
+    folds = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(width=None if folds else LOG_WIDTH)
+
+
+def existing(directory: Path) -> Path:
+    """A directory that is there.
+
+    Raises:
+        UsageError: it is not.
+    """
+    if not directory.is_dir():
+        raise UsageError(f"{directory}: no such run directory")
+    return directory
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """A block that writes a file where the user said.
+
+    Raises:
+        UsageError: it cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
