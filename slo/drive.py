@@ -159,6 +159,10 @@ def _drive(
         code, ended = _watch(locust, refresh, say, why_end)
     if ended is not None and code == EXIT_INCOMPLETE:
         code = _stopped(directory, ended)
+    killed = code < 0 and (directory / rundir.RUN).exists()
+    if killed and not rundir.read_run(directory).finished:
+        say(f"the run is not complete: the load engine was killed by signal {-code}")
+        return EXIT_INCOMPLETE
     if code == EXIT_INCOMPLETE:
         stopped = rundir.read_run(directory).stopped
         say(f"the run is not complete: {stopped.why if stopped else 'it has no end'}")
