@@ -3,86 +3,96 @@
 import csv
 import json
 from collections.abc import Iterator
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from slo.ending import UsageError
 
-
-class Shape(BaseModel):
-    """Keys that are not read may be anything."""
-
-    model_config = ConfigDict(frozen=True, allow_inf_nan=False, populate_by_name=True)
+# A time or a count; JSON of other tools has NaN and Infinity in it.
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0)]
 
 
-class Vllm(Shape):
+@dataclass(frozen=True, slots=True)
+class Vllm:
     """`vllm bench serve --save-result --save-detailed`; times in s."""
 
-    start_times: tuple[float, ...]
-    ttfts: tuple[float, ...]
-    itls: tuple[tuple[float, ...], ...]
+    start_times: tuple[Number, ...]
+    ttfts: tuple[Number, ...]
+    itls: tuple[tuple[Number, ...], ...]
     input_lens: tuple[int, ...]
     output_lens: tuple[int, ...]
     errors: tuple[str | None, ...]
-    latencies: tuple[float, ...] | None = None
-    request_rate: float | str | None = None
-    burstiness: float | None = None
+    latencies: tuple[Number, ...] | None = None
+    request_rate: Number | str | None = None
+    burstiness: Number | None = None
     model_id: str | None = None
 
 
-class GuidellmTimes(Shape):
-    targeted_start: float | None = None
-    resolve_start: float | None = None
-    request_start: float | None = None
-    first_token_iteration: float | None = None
-    first_output_token_iteration: float | None = None
-    last_token_iteration: float | None = None
+@dataclass(frozen=True, slots=True)
+class GuidellmTimes:
+    targeted_start: Number | None = None
+    resolve_start: Number | None = None
+    request_start: Number | None = None
+    first_token_iteration: Number | None = None
+    first_output_token_iteration: Number | None = None
+    last_token_iteration: Number | None = None
     token_iterations: int | None = None
-    request_end: float | None = None
-    resolve_end: float | None = None
+    request_end: Number | None = None
+    resolve_end: Number | None = None
 
 
-class GuidellmInfo(Shape):
+@dataclass(frozen=True, slots=True)
+class GuidellmInfo:
     timings: GuidellmTimes
     error: Any = None
 
 
-class GuidellmRequest(Shape):
+@dataclass(frozen=True, slots=True)
+class GuidellmRequest:
     info: GuidellmInfo
     prompt_tokens: int | None = None
     output_tokens: int | None = None
 
 
-class GuidellmRequests(Shape):
+@dataclass(frozen=True, slots=True)
+class GuidellmRequests:
     successful: tuple[GuidellmRequest, ...] | None = None
     errored: tuple[GuidellmRequest, ...] | None = None
     incomplete: tuple[GuidellmRequest, ...] | None = None
 
 
-class GuidellmBenchmark(Shape):
+@dataclass(frozen=True, slots=True)
+class GuidellmBenchmark:
     requests: GuidellmRequests
 
 
-class Guidellm(Shape):
+@dataclass(frozen=True, slots=True)
+class Guidellm:
     """GuideLLM's JSON report; times in s."""
 
     benchmarks: tuple[GuidellmBenchmark, ...]
 
 
-class AiperfMetadata(Shape):
-    request_start_ns: float
-    request_end_ns: float
-    credit_issued_ns: float | None = None
+@dataclass(frozen=True, slots=True)
+class AiperfMetadata:
+    request_start_ns: Number
+    request_end_ns: Number
+    credit_issued_ns: Number | None = None
     benchmark_phase: str | None = None
 
 
-class AiperfMetric(Shape):
-    value: float | tuple[float, ...] | None = None
+@dataclass(frozen=True, slots=True)
+class AiperfMetric:
+    value: Number | tuple[Number, ...] | None = None
 
 
-class AiperfMetrics(Shape):
+@dataclass(frozen=True, slots=True)
+class AiperfMetrics:
     """Times in ms."""
 
     request_latency: AiperfMetric | None = None
@@ -101,13 +111,15 @@ class AiperfMetrics(Shape):
         return value if isinstance(value, tuple) else ()
 
 
-class AiperfError(Shape):
+@dataclass(frozen=True, slots=True)
+class AiperfError:
     code: int | None = None
     type: str | None = None
     message: str | None = None
 
 
-class Aiperf(Shape):
+@dataclass(frozen=True, slots=True)
+class Aiperf:
     """A line of AIPerf's profile_export.jsonl."""
 
     metadata: AiperfMetadata
@@ -115,27 +127,26 @@ class Aiperf(Shape):
     error: AiperfError | None = None
 
 
-Count = Annotated[int, Field(ge=0)]
-
-
-class LocustTotal(Shape):
+@dataclass(frozen=True, slots=True)
+class LocustTotal:
     """A row of Locust's PREFIX_stats.csv."""
 
-    name: str = Field(alias="Name")
-    count: Count = Field(alias="Request Count")
-    failed: Count = Field(alias="Failure Count")
+    name: Annotated[str, Field(alias="Name")]
+    count: Annotated[Count, Field(alias="Request Count")]
+    failed: Annotated[Count, Field(alias="Failure Count")]
 
 
-class LocustSecond(Shape):
+@dataclass(frozen=True, slots=True)
+class LocustSecond:
     """A row of Locust's PREFIX_stats_history.csv."""
 
-    name: str = Field(alias="Name")
-    at_s: float = Field(alias="Timestamp")
-    count: Count = Field(alias="Total Request Count")
-    failed: Count = Field(alias="Total Failure Count")
+    name: Annotated[str, Field(alias="Name")]
+    at_s: Annotated[Number, Field(alias="Timestamp")]
+    count: Annotated[Count, Field(alias="Total Request Count")]
+    failed: Annotated[Count, Field(alias="Total Failure Count")]
 
 
-S = TypeVar("S", bound=Shape)
+S = TypeVar("S")
 
 
 def json_file(path: Path) -> Any:
@@ -164,8 +175,7 @@ def csv_rows(path: Path, shape: type[S]) -> Iterator[S]:
         UsageError: a column is missing, or a row holds something else; names the line.
     """
     reader = csv.DictReader(_text(path).splitlines())
-    wanted = [field.alias or name for name, field in shape.model_fields.items()]
-    missing = [name for name in wanted if name not in (reader.fieldnames or ())]
+    missing = [name for name in _needed(shape) if name not in (reader.fieldnames or ())]
     if missing:
         raise UsageError(f"{path}:1: column {missing[0]} is missing; {_allowed(shape)}")
     for row in reader:
@@ -179,30 +189,39 @@ def shaped(document: Any, shape: type[S], where: str) -> S:
         UsageError: it is another thing; names the key, and what is allowed.
     """
     try:
-        return shape.model_validate(document)
+        return _adapter(shape).validate_python(document)
     except ValidationError as error:
         mistake = error.errors(include_url=False, include_context=False)[0]
         key = ".".join(map(str, mistake["loc"])) or "the whole"
         what = f"{mistake['msg'][:1].lower()}{mistake['msg'][1:]}, not {mistake['input']!r:.60}"
-        told = {"missing": "is missing", "model_type": "is no object"}.get(mistake["type"], what)
+        told = {"missing": "is missing", "dataclass_type": "is no object"}.get(
+            mistake["type"], what
+        )
         raise UsageError(f"{where}: {key}: {told}; {_allowed(shape)}") from None
 
 
-def _allowed(shape: type[Shape]) -> str:
+@cache  # it takes longer to make than to read a line
+def _adapter(shape: type[S]) -> TypeAdapter[S]:
+    return TypeAdapter(shape)
+
+
+def _allowed(shape: type[Any]) -> str:
     """What a shape is called, and what it must hold: a docstring is also for who meets the file."""
     said = (shape.__doc__ or "").split(";")[0].rstrip(".").replace("A ", "a ", 1)
     return f"allowed: {said} with {', '.join(_needed(shape))}"
 
 
-def _needed(shape: type[Shape], before: str = "") -> Iterator[str]:
-    for name, field in shape.model_fields.items():
-        if not field.is_required():
+def _needed(shape: type[Any], before: str = "") -> Iterator[str]:
+    hints = get_type_hints(shape, include_extras=True)
+    for field in fields(shape):
+        hint = hints[field.name]
+        if field.default is not MISSING:
             continue
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, Shape):
-            yield from _needed(inner, f"{before}{name}.")
+        if is_dataclass(hint):
+            yield from _needed(cast("type[Any]", hint), f"{before}{field.name}.")
         else:
-            yield f"{before}{field.alias or name}"
+            aliases = (getattr(one, "alias", None) for one in getattr(hint, "__metadata__", ()))
+            yield f"{before}{next(filter(None, aliases), field.name)}"
 
 
 def _text(path: Path) -> str:
