@@ -189,7 +189,7 @@ def shaped(document: Any, shape: type[S], where: str) -> S:
         UsageError: it is another thing; names the key, and what is allowed.
     """
     try:
-        return _adapter(shape).validate_python(document)
+        found: S = _adapter(shape).validate_python(document)
     except ValidationError as error:
         mistake = error.errors(include_url=False, include_context=False)[0]
         key = ".".join(map(str, mistake["loc"])) or "the whole"
@@ -198,10 +198,11 @@ def shaped(document: Any, shape: type[S], where: str) -> S:
             mistake["type"], what
         )
         raise UsageError(f"{where}: {key}: {told}; {_allowed(shape)}") from None
+    return found
 
 
 @cache  # it takes longer to make than to read a line
-def _adapter(shape: type[S]) -> TypeAdapter[S]:
+def _adapter(shape: Any) -> TypeAdapter[Any]:
     return TypeAdapter(shape)
 
 
