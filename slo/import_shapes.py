@@ -189,7 +189,7 @@ def shaped(document: Any, shape: type[S], where: str) -> S:
         UsageError: it is another thing; names the key, and what is allowed.
     """
     try:
-        found: S = _adapter(shape).validate_python(document)
+        found: S = _adapter(cast("Any", shape)).validate_python(document)
     except ValidationError as error:
         mistake = error.errors(include_url=False, include_context=False)[0]
         key = ".".join(map(str, mistake["loc"])) or "the whole"
