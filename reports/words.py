@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
+from slo.objectives import EXACT
 from slo.quantities import show, show_interval, show_s
 from slo.summary import GpuView, LatencyLine, Summary
 from slo.verdict import Check, Result, Row, Verdict
@@ -75,7 +76,7 @@ def line(row: Row) -> Line:
         objective=clean(row.objective),
         scenario=clean(row.scenario),
         measured=measured(row),
-        interval=show_interval(row.low, row.high, row.unit) or "-",
+        interval=show_interval(row.low, row.high, row.unit) or _no_interval(row),
         limit=clean(row.limit),
         n=f"{row.n:,}",
         outcome=row.outcome,
@@ -83,6 +84,10 @@ def line(row: Row) -> Line:
         why=clean(row.why),
         next_step=clean(row.next_step),
     )
+
+
+def _no_interval(row: Row) -> str:
+    return "exact" if row.metric in EXACT and row.measured is not None else "-"
 
 
 def sentence(verdict: Verdict) -> str:

@@ -11,11 +11,10 @@ from slo.causes import found_for
 from slo.evidence import Evidence, read_evidence
 from slo.measurements import Measurements
 from slo.objective_test import decide, has_sent_view
-from slo.objectives import LATENCIES, Objective, Slo, label
+from slo.objectives import EXACT, LATENCIES, Objective, Slo, label
 from slo.quantile_test import Decision, holm, more_requests
 from slo.quantities import show
 from slo.record import Failure
-from slo.resources import RESOURCE_METRICS
 from slo.rows import row, void_of
 from slo.rundir import Run
 from slo.verdict import Check, Result, Row, Verdict
@@ -69,7 +68,7 @@ def _maybe_chance(objectives: Sequence[Objective], decisions: Sequence[Decision]
     tested = [
         i
         for i, objective in enumerate(objectives)
-        if objective.severity == "gate" and not _counted(objective)
+        if objective.severity == "gate" and objective.metric not in EXACT
     ]
     stands = holm(
         [decisions[i].p_missed for i in tested], [1 - objectives[i].confidence for i in tested]
@@ -79,13 +78,6 @@ def _maybe_chance(objectives: Sequence[Objective], decisions: Sequence[Decision]
         for i, sure in zip(tested, stands, strict=True)
         if not sure and decisions[i].outcome is Result.FAIL
     }
-
-
-def _counted(objective: Objective) -> bool:
-    """Whether it is counted and not estimated, so that chance has no part in it."""
-    return objective.metric == "achieved_rate" or (
-        objective.metric in RESOURCE_METRICS and objective.metric.endswith("_max")
-    )
 
 
 def _more_beside_others(objective: Objective, decision: Decision, tests: int) -> int | None:

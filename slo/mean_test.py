@@ -1,7 +1,7 @@
 """Tests of means, of growth, and of changes against a baseline: an interval beside a limit."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import t as student
@@ -94,7 +94,8 @@ def decide_resource(objective: Objective, measured: Measurements, beside: Beside
     found: Interval | None
     if fold == "max":
         top = float(values.max())
-        found = Interval(top, top, top)
+        decision = within(objective, Interval(top, top, top), len(values))
+        return replace(decision, low=None, high=None)  # the highest that was seen, and no estimate
     elif fold == "mean":
         found = mean_interval(values[np.argsort(at_s, kind="stable")], objective.confidence)
     else:

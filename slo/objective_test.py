@@ -121,4 +121,4 @@ def _achieved_rate(objective: Objective, measured: Measurements) -> Decision:
     outcome = Result.PASS if met else Result.FAIL
     if n < objective.min_samples:
         outcome = Result.INCONCLUSIVE
-    return Decision(outcome, value, value, value, n, n - sent, 1.0 if met else 0.0, requests=n)
+    return Decision(outcome, value, None, None, n, n - sent, 1.0 if met else 0.0, requests=n)

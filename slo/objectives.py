@@ -25,6 +25,9 @@ BOUNDS: dict[str, tuple[Bound, ...]] = {
     **dict.fromkeys(RESOURCE_METRICS, ("max", "min")),
 }
 METRICS = tuple(BOUNDS)
+# Counted, or the highest of what was seen: no sample of anything, so that no interval is honest and
+# chance has no part in it.
+EXACT = ("achieved_rate", *(name for name in RESOURCE_METRICS if name.endswith("_max")))
 
 
 @dataclass(frozen=True, slots=True)

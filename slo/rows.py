@@ -1,7 +1,7 @@
 """A decision in words: one line of the verdict, with why and what to do next."""
 
 from slo.measurements import Measurements
-from slo.objectives import LATENCIES, Objective, label
+from slo.objectives import EXACT, LATENCIES, Objective, label
 from slo.quantile_test import Decision
 from slo.quantities import show, show_s
 from slo.verdict import Check, Result, Row
@@ -91,13 +91,14 @@ def _nothing(objective: Objective, measured: Measurements) -> tuple[str, str]:
 
 
 def _interval(objective: Objective, decision: Decision) -> tuple[str, str]:
+    when = "See the report for when it changed."
+    if objective.metric in EXACT:
+        assert decision.measured is not None
+        top, missed = show(decision.measured, objective.unit), decision.outcome is Result.FAIL
+        return f"{top} is the highest of {decision.n:,} samples.", when if missed else ""
     assert decision.low is not None
     assert decision.high is not None
     low, high = show(decision.low, objective.unit), show(decision.high, objective.unit)
-    when = "See the report for when it changed."
-    if objective.metric.endswith("_max"):
-        missed = decision.outcome is Result.FAIL
-        return f"{low} is the highest of {decision.n:,} samples.", when if missed else ""
     sure = f"with {_percent(objective.confidence)} confidence"
     end = f"At most {high}" if objective.bound == "max" else f"At least {low}"
     if decision.outcome is Result.PASS:

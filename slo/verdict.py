@@ -25,8 +25,9 @@ EXIT_CODE = {Result.PASS: 0, Result.FAIL: 1, Result.INCONCLUSIVE: 3, Result.INVA
 class Row:
     """One objective, judged.
 
-    `measured`, `low` and `high` are in `unit`; all three are None where nothing can be said. A
-    percentile that falls among failures has no value: then `censored` says e.g. ">60s".
+    `measured`, `low` and `high` are in `unit`; all three are None where nothing can be said. What
+    is counted and not estimated (achieved_rate, a maximum) has no `low` and no `high`. A percentile
+    that falls among failures has no value: then `censored` says e.g. ">60s".
     `limit` is the limit as slo.yaml writes it ("<= 420ms"), `limit_value` the same in `unit`.
     """
 
