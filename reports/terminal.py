@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from reports import why_terminal, words
+from reports.console import labelled, safe
 from slo.quantities import show_s
 from slo.summary import PERCENTILES, Summary
 from slo.verdict import Check, Result, Verdict
@@ -27,9 +28,9 @@ def render(verdict: Verdict, summary: Summary, console: Console) -> None:
     head = Text(verdict.result, style=f"bold reverse {COLOUR[verdict.result]}")
     if console.color_system is not None:
         head = Text.assemble((f" {verdict.result} ", head.style))
-    console.print(Text.assemble(head, "  ", (_safe(words.sentence(verdict), console), "bold")))
+    console.print(Text.assemble(head, "  ", (safe(words.sentence(verdict), console), "bold")))
     console.print(
-        Text(_safe(f"service {verdict.service}, run {verdict.run_id}", console), style="dim")
+        Text(safe(f"service {verdict.service}, run {verdict.run_id}", console), style="dim")
     )
     console.print()
     if verdict.rows:
@@ -40,7 +41,7 @@ def render(verdict: Verdict, summary: Summary, console: Console) -> None:
         console.print("No objective was judged.\n")
     _validity(verdict, console)
     for note in verdict.notes:
-        console.print(Text(f"Note: {_safe(note, console)}"))
+        console.print(Text(f"Note: {safe(note, console)}"))
     console.print()
     _what_was_seen(summary, console)
     if summary.causes is not None:
@@ -62,11 +63,11 @@ def _objectives(verdict: Verdict, console: Console) -> Table:
     for row in verdict.rows:
         line = words.line(row)
         table.add_row(
-            Text(_safe(line.objective, console)),
-            Text(_safe(line.scenario, console)),
-            Text(_safe(line.measured, console)),
+            Text(safe(line.objective, console)),
+            Text(safe(line.scenario, console)),
+            Text(safe(line.measured, console)),
             Text(line.interval),
-            Text(_safe(line.limit, console)),
+            Text(safe(line.limit, console)),
             Text(line.n),
             Text(f"{line.outcome}{' (warn)' if line.warn and line.missed else ''}",
                  style=COLOUR[line.outcome]),
@@ -83,20 +84,10 @@ def _reasons(verdict: Verdict, console: Console) -> None:
     """Under the table: why a line did not pass, and what to do next."""
     for names, line in words.reasons(verdict):
         title = f"{names}: {line.outcome}"
-        console.print(Text(_safe(title, console), style=COLOUR[line.outcome]))
-        _labelled("why", line.why, console)
-        _labelled("next", line.next_step, console)
+        console.print(Text(safe(title, console), style=COLOUR[line.outcome]))
+        labelled("why", line.why, console, 4)
+        labelled("next", line.next_step, console, 4)
         console.print()
-
-
-def _labelled(label: str, text: str, console: Console) -> None:
-    if not text:
-        return
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column()
-    grid.add_row(Text(label.ljust(4)), Text(_safe(text, console)))
-    console.print(Padding(grid, (0, 0, 0, 2)))
 
 
 def _validity(verdict: Verdict, console: Console) -> None:
@@ -108,21 +99,21 @@ def _validity(verdict: Verdict, console: Console) -> None:
 
 def _check(check: Check, console: Console) -> Text:
     if check.outcome == "not checked":
-        return Text(_safe(f"not checked  {check.check}: {check.why}", console), style="dim")
+        return Text(safe(f"not checked  {check.check}: {check.why}", console), style="dim")
     said = f"{check.check}: {check.measured}, allowed {check.limit}. {check.why}"
     if check.outcome == "noted":
-        return Text(_safe(f"noted  {said}", console))
+        return Text(safe(f"noted  {said}", console))
     return Text.assemble(
         ("VOID", COLOUR[Result.INVALID]),
-        _safe(f"  {said} It voids {words.voids(check)}.", console),
+        safe(f"  {said} It voids {words.voids(check)}.", console),
     )
 
 
 def _what_was_seen(summary: Summary, console: Console) -> None:
     seen = ", ".join(f"{value} {what}" for what, value in words.figures(summary))
-    console.print(Text(_safe(seen, console)))
+    console.print(Text(safe(seen, console)))
     absent = words.gpu_absent(summary.gpu)
-    console.print(Text(_safe(absent or f"GPU: {', '.join(summary.gpu.names)}", console)))
+    console.print(Text(safe(absent or f"GPU: {', '.join(summary.gpu.names)}", console)))
     shown = [a for a in words.ordered(summary.latencies) if a.metric in _METRICS]
     if not shown:
         console.print("Latency: not measured")
@@ -139,14 +130,8 @@ def _what_was_seen(summary: Summary, console: Console) -> None:
         over = over or _OVER in cells
         biggest = words.NOT_MEASURED if a.max_s is None else show_s(a.max_s)
         table.add_row(
-            a.metric, Text(_safe(a.scenario, console)), f"{a.n:,}", f"{a.failed:,}", *cells, biggest
+            a.metric, Text(safe(a.scenario, console)), f"{a.n:,}", f"{a.failed:,}", *cells, biggest
         )
     console.print(table)
     if over:
         console.print(f"{_OVER}: the percentile falls among the failures, over every target")
-
-
-def _safe(text: str, console: Console) -> str:
-    """Text that can neither steer the terminal nor be refused by its encoding."""
-    encoding = console.encoding or "utf-8"
-    return words.clean(text).encode(encoding, "backslashreplace").decode(encoding)

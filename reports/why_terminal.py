@@ -2,37 +2,32 @@
 
 from rich import box
 from rich.console import Console
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from reports import why
-from reports.words import clean
+from reports.console import labelled, safe
 from slo.causes import Causes
 
 
 def render(causes: Causes, console: Console) -> None:
     """Print a diagnosis and all that it rests on; plain text where the console has no colour."""
     brief(causes, console)
-    console.print(Text(_safe(why.estimates(causes.signals), console), style="dim"))
+    console.print(Text(safe(why.estimates(causes.signals), console), style="dim"))
     for line in why.absent(causes):
-        console.print(Text(_safe(line, console), style="dim"))
+        console.print(Text(safe(line, console), style="dim"))
     for table in why.tables(causes):
         console.print()
-        console.print(Text(_safe(table.title, console), style="bold"))
+        console.print(Text(safe(table.title, console), style="bold"))
         console.print(_drawn(table, console))
-        console.print(Text(_safe(table.caption, console), style="dim"))
+        console.print(Text(safe(table.caption, console), style="dim"))
 
 
 def brief(causes: Causes, console: Console) -> None:
     """Print the diagnosis, its numbers and the next step."""
-    console.print(Text(_safe(why.headline(causes), console), style="bold"))
+    console.print(Text(safe(why.headline(causes), console), style="bold"))
     for label, text in why.reasons(causes):
-        grid = Table.grid(padding=(0, 2, 0, 0))
-        grid.add_column(style="dim", no_wrap=True)
-        grid.add_column()
-        grid.add_row(Text(label.ljust(10)), Text(_safe(text, console)))
-        console.print(Padding(grid, (0, 0, 0, 2)))
+        labelled(label, text, console, 10)
 
 
 def _drawn(table: why.Table, console: Console) -> Table:
@@ -42,10 +37,5 @@ def _drawn(table: why.Table, console: Console) -> Table:
         justify = "left" if place == 0 or words else "right"
         drawn.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
     for row in table.rows:
-        drawn.add_row(*(Text(_safe(cell, console)) for cell in row))
+        drawn.add_row(*(Text(safe(cell, console)) for cell in row))
     return drawn
-
-
-def _safe(text: str, console: Console) -> str:
-    encoding = console.encoding or "utf-8"
-    return clean(text).encode(encoding, "backslashreplace").decode(encoding)

@@ -5,16 +5,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from slo.ending import UsageError
 from slo.rundir import (
     RUN,
     RunDirError,
-    first_mistake,
     read_json,
     read_records,
     read_run,
+    validated,
     write_json,
 )
 from slo.verdict import Result
@@ -46,11 +46,9 @@ def read_store(store: Path) -> dict[str, Named]:
     if not store.exists():
         return {}
     try:
-        return _STORE.validate_python(read_json(store))
+        return validated(_STORE, read_json(store), str(store))
     except RunDirError as error:
         raise UsageError(str(error)) from None
-    except ValidationError as error:
-        raise UsageError(f"{store}: {first_mistake(error)}") from None
 
 
 def set_baseline(name: str, run: Path, store: Path) -> Named:

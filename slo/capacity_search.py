@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from slo.capacity import Probe, bounds, usable
 from slo.capacity_plan import Ask, Ends, Limits, Stop, next_step
-from slo.rundir import RunDirError, first_mistake, read_json, refuse_unknown_schema, write_json
+from slo.rundir import RunDirError, read_json, refuse_unknown_schema, validated, write_json
 from slo.verdict import EXIT_CODE, Result
 
 SCHEMA = "1.0"
@@ -91,11 +91,9 @@ def read_search(directory: Path) -> Search:
         for key in ("high", "budget_s", "budget_requests"):
             if document["limits"][key] is None:
                 document["limits"][key] = float("inf")
-        return _SEARCH.validate_python(document)
     except (KeyError, TypeError):
         raise RunDirError(f"{path}: limits: is missing, or has a key missing") from None
-    except ValidationError as error:
-        raise RunDirError(f"{path}: {first_mistake(error)}") from None
+    return validated(_SEARCH, document, str(path))
 
 
 def run(

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, model_validator
 
-from slo.rundir import RunDirError, first_mistake, read_json
+from slo.rundir import RunDirError, read_json, validated
 
 FORMAT = "seed_tables/1"
 Cell = float | str | None
@@ -67,10 +67,7 @@ def read_claims(path: Path) -> Claims:
     told = found.get("format") if isinstance(found, dict) else None
     if not isinstance(told, str) or told.split("/")[0] != FORMAT.split("/")[0]:
         raise RunDirError(f"{path}: format {told!r} is unknown here; this Tailgate reads {FORMAT}")
-    try:
-        document = Document.model_validate(found)
-    except ValidationError as error:
-        raise RunDirError(f"{path}: {first_mistake(error)}") from None
+    document = validated(TypeAdapter(Document), found, str(path))
     return Claims(document.model, tuple(document.tables))
 
 

@@ -177,8 +177,7 @@ def _mean(sample: Sample, counts: Floats, level: float) -> Estimate:
     known = np.isfinite(sample.typical)
     inflation = dependence.of_percentile(sample.due_s, sample.typical, 50.0)
     error = float(sample.typical[known].std()) * math.sqrt(inflation / max(int(known.sum()), 1))
-    reach = float(norm.ppf((1 + level) / 2)) * error
-    return Estimate(mean, mean - reach, mean + reach)
+    return _around(mean, error, level)
 
 
 def _geometric_mean(sample: Sample, level: float) -> Estimate:
@@ -192,8 +191,12 @@ def _geometric_mean(sample: Sample, level: float) -> Estimate:
 
 
 def _plain_mean(values: Floats, level: float) -> Estimate:
-    mean = float(values.mean())
-    reach = float(norm.ppf((1 + level) / 2)) * float(values.std()) / math.sqrt(len(values))
+    return _around(float(values.mean()), float(values.std()) / math.sqrt(len(values)), level)
+
+
+def _around(mean: float, error: float, level: float) -> Estimate:
+    """A mean with its interval, from its standard error."""
+    reach = float(norm.ppf((1 + level) / 2)) * error
     return Estimate(mean, mean - reach, mean + reach)
 
 
@@ -253,10 +256,8 @@ def _of_gpu(seen: Observed, level: float) -> Iterator[tuple[str, Estimate]]:
 
 def _series(values: Floats, level: float) -> Estimate:
     """Mean of a series whose neighbours are alike."""
-    mean = float(values.mean())
     error = math.sqrt(dependence.long_run_variance(values) / len(values))
-    reach = float(norm.ppf((1 + level) / 2)) * error
-    return Estimate(mean, mean - reach, mean + reach)
+    return _around(float(values.mean()), error, level)
 
 
 def _cold_start_s(info: Mapping[str, Any]) -> float | None:

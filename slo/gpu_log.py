@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from slo.rundir import RunDirError, first_mistake, read_lines, refuse_unknown_schema
+from slo.rundir import RunDirError, read_lines, refuse_unknown_schema, validated
 
 SCHEMA = "1.0"
 
@@ -208,8 +208,4 @@ def _of_type(lines: list[tuple[str, Any]], kind: str) -> list[tuple[str, dict[st
 
 
 def _read(adapter: TypeAdapter[T], lines: Iterable[tuple[str, dict[str, Any]]]) -> Iterable[T]:
-    for where, line in lines:
-        try:
-            yield adapter.validate_python(line)
-        except ValidationError as error:
-            raise RunDirError(f"{where}: {first_mistake(error)}") from None
+    return (validated(adapter, line, where) for where, line in lines)

@@ -15,7 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from slo import sandbox
 from slo.ending import UsageError
@@ -26,10 +26,9 @@ from slo.rundir import (
     ANSWERS,
     CHECKS,
     GRADES,
-    RunDirError,
-    first_mistake,
     read_lines,
     read_records,
+    validated,
     write_atomic,
 )
 
@@ -130,10 +129,7 @@ def read_grades(directory: Path) -> Iterator[Grade]:
 def _lines(path: Path, kind: type[T]) -> Iterator[T]:
     adapter = TypeAdapter(kind)
     for number, line in enumerate(read_lines(path, whole=True), 1):
-        try:
-            yield adapter.validate_python(line)
-        except ValidationError as error:
-            raise RunDirError(f"{path}:{number}: {first_mistake(error)}") from None
+        yield validated(adapter, line, f"{path}:{number}")
 
 
 def grade(record: Record, text: str, check: Mapping[str, Any]) -> Grade:

@@ -145,7 +145,7 @@ def limit_of(metric: str, written: object) -> tuple[float, str]:
     Raises:
         ValueError: no such limit; says what is allowed.
     """
-    text = _text(written)
+    text = written_text(written)
     if metric in LATENCIES:
         seconds = quantities.duration_s(text)
         if seconds <= 0:
@@ -173,7 +173,7 @@ def change_of(metric: str, written: object) -> float:
     """
     if metric not in RELATIVE:
         raise ValueError(f"is not for {metric}; it is for {', '.join(RELATIVE)}")
-    text = _text(written)
+    text = written_text(written)
     change = quantities.share(text)
     grows = "max" in BOUNDS[metric]
     if not text.endswith("%") or not (0 <= change < 10 if grows else -1 < change <= 0):
@@ -188,7 +188,7 @@ def confidence_of(written: object) -> float:
     Raises:
         ValueError: no such confidence; says what is allowed.
     """
-    value = quantities.share(_text(written))
+    value = quantities.share(written_text(written))
     if not 0.5 <= value < 1:
         raise ValueError(f"{written!r} is no confidence; allowed: 50% and more, below 100%")
     return value
@@ -201,7 +201,8 @@ def _fraction(text: str) -> float:
     return value
 
 
-def _text(written: object) -> str:
+def written_text(written: object) -> str:
+    """What slo.yaml writes for a quantity, which YAML may have made a number of."""
     if isinstance(written, bool) or not isinstance(written, str | int | float):
         raise ValueError(f"{written!r} is no quantity; write a number with its unit")
     return str(written).strip()

@@ -99,7 +99,7 @@ def read_run(directory: Path) -> Run:
     path = directory / RUN
     document = read_json(path)
     refuse_unknown_schema(path, document, SCHEMA)
-    return _validated(_RUN, document, str(path))
+    return validated(_RUN, document, str(path))
 
 
 def write_schedule(directory: Path, arrivals: Iterable[Arrival]) -> None:
@@ -133,7 +133,7 @@ def read_schedule(directory: Path) -> Iterator[Arrival]:
             raise RunDirError(f"{path}:1: column {missing[0]} is missing")
         for row in reader:
             cells = {name: row[name] if row[name] != "" else None for name in wanted}
-            yield _validated(_ARRIVAL, cells, f"{path}:{reader.line_num}")
+            yield validated(_ARRIVAL, cells, f"{path}:{reader.line_num}")
 
 
 def read_records(directory: Path) -> Iterator[Record]:
@@ -199,7 +199,12 @@ def first_mistake(error: ValidationError) -> str:
     return f"{key}: {mistake['msg']}, not {value[:80]}"
 
 
-def _validated(adapter: TypeAdapter[T], document: object, where: str) -> T:
+def validated(adapter: TypeAdapter[T], document: object, where: str) -> T:
+    """A document as what it is to be.
+
+    Raises:
+        RunDirError: it is none; names the place and the first mistake.
+    """
     try:
         return adapter.validate_python(document)
     except ValidationError as error:

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from slo.rundir import RunDirError, first_mistake, read_lines, refuse_unknown_schema
+from slo.rundir import RunDirError, read_lines, refuse_unknown_schema, validated
 
 SCHEMA = "1.0"
 
@@ -74,7 +74,4 @@ def _sample(where: str, line: dict[str, object], t0_mono_ns: int) -> ServerSampl
     stamp = line.get("t_mono_ns")
     if not isinstance(stamp, int):
         raise RunDirError(f"{where}: t_mono_ns is missing or no number")
-    try:
-        return _SAMPLE.validate_python({**line, "at_s": (stamp - t0_mono_ns) / 1e9})
-    except ValidationError as error:
-        raise RunDirError(f"{where}: {first_mistake(error)}") from None
+    return validated(_SAMPLE, {**line, "at_s": (stamp - t0_mono_ns) / 1e9}, where)

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validat
 
 from slo import arrival
 from slo.objective_schema import RULES, STRICT, ObjectiveText, Share
+from slo.objectives import written_text
 from slo.quantities import duration_s, rate_per_s, share
 
 _Duration = Annotated[object, WithJsonSchema({"type": "string", "examples": ["420ms", "10m"]})]
@@ -146,7 +147,5 @@ def _checked(value: object, parse: Any) -> object:
     """Check a text with a unit, and leave it as it is written."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ValueError(f"{value!r} is no quantity; write a number with its unit")
-    parse(str(value))
+    parse(written_text(value))
     return value

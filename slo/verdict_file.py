@@ -5,14 +5,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from slo.rundir import (
     VERDICT,
-    RunDirError,
-    first_mistake,
     read_json,
     refuse_unknown_schema,
+    validated,
     write_json,
 )
 from slo.verdict import SCHEMA, Verdict
@@ -46,7 +45,4 @@ def read_verdict(directory: Path) -> Verdict:
     path = directory / VERDICT
     document = read_json(path)
     refuse_unknown_schema(path, document, SCHEMA)
-    try:
-        return _VERDICT.validate_python(document)
-    except ValidationError as error:
-        raise RunDirError(f"{path}: {first_mistake(error)}") from None
+    return validated(_VERDICT, document, str(path))
