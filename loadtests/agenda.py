@@ -1,11 +1,12 @@
 """What a worker has to send next: requests made ahead, and turns of sessions that go on."""
 
 import heapq
+import time
 from collections import deque
 from dataclasses import dataclass, replace
 
 from loadtests.chat_request import head, request
-from loadtests.conversation import Conversation, new_messages
+from loadtests.conversation import Conversation
 from loadtests.options import Plan
 from loadtests.outcome import Outcome, unsent
 from loadtests.schedule import of_worker, sessions
@@ -36,6 +37,7 @@ class Agenda:
         self._plan = plan
         self._worker = worker
         self._t0_ns = t0_ns
+        self._timeout_ns = round(plan.timeout_s * 1e9)
         self._before_length = head(plan)
         self._mine = of_worker(sessions(plan.load), worker, plan.workers)
         self._first: deque[Ready] = deque()
@@ -56,14 +58,17 @@ class Agenda:
             return False
         self._drawn += len(session)
         first = session[0]
+        due_ns = self._at_ns(first.due_s or 0.0)
+        talk = Conversation(self._load, session)
         if len(session) > 1:
-            talk = self._talks[first.session] = Conversation(self._load, session)
-            talk.next_turn()
-            messages = talk.messages
+            self._talks[first.session] = talk
+        if not self.closed and time.perf_counter_ns() - due_ns > self._timeout_ns:
+            talk.pass_over()
+            wire = b""  # it is not sent any more
         else:
-            messages = new_messages(self._load, first)
-        wire = request(self._plan, self._before_length, messages, first.max_tokens)
-        self._first.append(Ready(self._at_ns(first.due_s or 0.0), first, wire))
+            talk.next_turn()
+            wire = request(self._plan, self._before_length, talk.messages, first.max_tokens)
+        self._first.append(Ready(due_ns, first, wire))
         return True
 
     def next(self) -> Ready | None:

@@ -35,6 +35,10 @@ class Conversation:
         self.messages += new_messages(self._load, arrival)
         return arrival
 
+    def pass_over(self) -> None:
+        """The next turn is not asked."""
+        self._coming.pop()
+
     def hear(self, answer: str, tokens: int) -> None:
         """The answer to the last question; its reasoning is not sent again, as servers want it."""
         self.messages.append({"role": "assistant", "content": answer})

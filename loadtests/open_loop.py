@@ -30,6 +30,8 @@ from slo.record import Arrival, Failure
 STOP_DRAIN_S = 3.0  # how long requests in flight may take to end when a run is cut short
 CONNECT_AHEAD_NS = 500_000_000
 SPARE_S = 0.1  # connections are open for the arrivals of so long
+TURN_NS = 10_000_000  # for so long, arrivals that are due go before all else
+HOPELESS_S = 5.0  # arrivals that are over so long are not even noted one by one
 FAILED_PAUSE_NS = 100_000_000  # of a closed loop, which would storm a server that refuses it
 
 
@@ -53,6 +55,7 @@ class OpenLoop:
         self._report = report
         self._reported = 0
         self._timeout_ns = round(plan.timeout_s * 1e9)
+        self._hopeless_s = plan.load.end_s + plan.timeout_s + HOPELESS_S
         self._cap = part(plan.max_in_flight, worker, plan.workers)
         self._slots = part(plan.load.process.slots, worker, plan.workers)
         self._ceiling = TokenCeiling.of(plan, worker)
@@ -114,9 +117,12 @@ class OpenLoop:
     # What the event loop calls
 
     def _on_due(self) -> None:
+        turn_over_ns = time.perf_counter_ns() + TURN_NS
         while (ready := self._agenda.next()) is not None:
-            if ready.due_ns > time.perf_counter_ns():
-                self._timer.arm(ready.due_ns)
+            now_ns = time.perf_counter_ns()
+            if ready.due_ns > now_ns or now_ns > turn_over_ns:
+                # Behind, what has come gets its turn: else no answer and no timeout would be seen.
+                self._timer.arm(max(ready.due_ns, now_ns))
                 break
             if not self._may_start(ready):
                 continue
@@ -126,8 +132,10 @@ class OpenLoop:
             self._spare_time.wake()
 
     def _on_tick(self) -> None:
-        soon = self._agenda.next_due_ns() - time.perf_counter_ns() < CONNECT_AHEAD_NS
-        self._streams.tick(soon=soon)
+        ahead_ns = self._agenda.next_due_ns() - time.perf_counter_ns()
+        self._streams.tick(soon=-TURN_NS < ahead_ns < CONNECT_AHEAD_NS)
+        if not (self._agenda.exhausted or self._agenda.closed) and self._now_s() > self._hopeless_s:
+            self.stop("the generator was too slow for this rate, even to say so", planned=False)
         if self._agenda.empty and not (self._unread or self._streams.in_flight):
             self._over.set()
 
