@@ -1,7 +1,5 @@
 """The truth table: small runs of every kind, what is said of each, and its exit code."""
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -9,56 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slo.judge import judge
 from slo.record import Failure
 from slo.rundir import RunDirError, Stopped, WorkerInfo
-from slo.slofile import parse_slo
-from slo.verdict import Result, Row, Verdict
-from slo.verdict_file import read_verdict, write_verdict
+from slo.verdict import Result
 from tests.slo import spoil
+from tests.slo.judging import FAST, Make, N, made, slo_with, verdict_of
 from tests.slo.make_run import make_run, shuffled
 
-SLO = """\
-version: 1
-service: tiny
-load: {rate: 10/s, arrival: constant}
-objectives:
-  - {metric: ttft, percentile: 95, max: 420ms}
-  - {metric: e2e, percentile: 95, max: 1.5s}
-  - {metric: error_rate, max: 2%}
-"""
-N = 300
-FAST = shuffled([0.1 + 0.0005 * i for i in range(N)])
 ALL_REFUSED = dict.fromkeys(range(N), Failure.REFUSED)
 WORKER = WorkerInfo(0, "local", 0, 0, records=N)
-
-Make = Callable[[Path], Path]
-
-
-def made(ttft: list[float] = FAST, *spoils: spoil.Spoil, **options: object) -> Make:
-    def make(path: Path) -> Path:
-        directory = make_run(path / "run", ttft, **options)
-        for one in spoils:
-            one(directory)
-        return directory
-
-    return make
-
-
-def slo_with(*objectives: str, load: str = "", validity: str = "") -> str:
-    listed = "".join(f"  - {{{objective}}}\n" for objective in objectives)
-    extra = f"load: {{{load}}}\n" * bool(load) + f"validity: {{{validity}}}\n" * bool(validity)
-    return f"version: 1\nservice: tiny\n{extra}objectives:\n{listed}"
-
-
-def verdict_of(directory: Path, text: str = SLO) -> Verdict:
-    return judge(directory, parse_slo(text))
-
-
-def row_of(verdict: Verdict, name: str) -> Row:
-    return next(row for row in verdict.rows if row.objective == name)
-
-
 TRUTH: list[tuple[str, Make, Result, str]] = [
     ("fast", made(), Result.PASS, "PASS: all 3 objectives are met at 10/s."),
     ("slow", made([0.9] * N), Result.FAIL,
@@ -171,153 +128,7 @@ def test_a_server_that_is_slower_for_all_never_gets_a_better_verdict(
     assert after <= before
 
 
-def test_a_line_says_value_interval_n_limit_and_why(tmp_path: Path) -> None:
-    row = row_of(verdict_of(made()(tmp_path)), "ttft p95")
-    # Rank ceil(0.95 * 300) = 285; were all independent, the ends were ranks 279 and 292.
-    ordered = sorted(FAST)
-    assert row.measured == pytest.approx(ordered[284])
-    assert ordered[250] < row.low <= ordered[278] + 1e-9
-    assert row.high >= ordered[291] - 1e-9
-    assert (row.n, row.limit, row.limit_value, row.unit) == (300, "<= 420ms", 0.42, "s")
-    assert row.why.startswith(
-        "At most 5 % of requests may take longer than 420ms; 0 of 300 did (0 %)"
-    )
-    assert row.why.endswith("met with 95 % confidence.")
-
-
 def test_a_run_without_run_json_cannot_be_judged_at_all(tmp_path: Path) -> None:
     directory = made(FAST[:5], spoil.without("run.json"))(tmp_path)
     with pytest.raises(RunDirError, match=r"run\.json: missing"):
         verdict_of(directory)
-
-
-def test_a_percentile_among_failures_is_censored_at_the_timeout(tmp_path: Path) -> None:
-    row = row_of(verdict_of(made(FAST, failures=30)(tmp_path)), "ttft p95")
-    assert (row.measured, row.censored, row.outcome) == (None, ">60s", Result.FAIL)
-    assert row.next_step == "Look at the failures first: 30 requests failed."
-
-
-def test_a_warning_never_turns_the_result(tmp_path: Path) -> None:
-    text = slo_with(
-        "metric: ttft, percentile: 95, max: 10ms, severity: warn", "metric: error_rate, max: 2%"
-    )
-    verdict = verdict_of(made()(tmp_path), text)
-    assert (verdict.result, row_of(verdict, "ttft p95").outcome) == (Result.PASS, Result.FAIL)
-    assert verdict.notes[0].startswith("Warning only: ttft p95 (<= 10ms) is FAIL.")
-
-
-def test_several_objectives_must_miss_together(tmp_path: Path) -> None:
-    """22 of 300 over is a miss alone (p = 0.047), and may be chance beside nine others."""
-    run = made(shuffled([0.1] * 278 + [0.5] * 22))(tmp_path)
-    alone = "metric: ttft, percentile: 95, max: 420ms"
-    assert verdict_of(run, slo_with(alone)).result is Result.FAIL
-    beside = verdict_of(run, slo_with(alone, *["metric: e2e, percentile: 95, max: 5s"] * 9))
-    assert beside.result is Result.INCONCLUSIVE
-    row = row_of(beside, "ttft p95")
-    assert "beside the other objectives (Holm) it may be chance" in row.why
-    assert row.next_step.startswith("Run about ")
-
-
-def test_each_scenario_is_judged_by_its_own_requests(tmp_path: Path) -> None:
-    run = made([0.1, 0.9] * 150, scenarios=("math", "code"))(tmp_path)
-    text = slo_with(
-        "metric: ttft, percentile: 95, max: 420ms, scenario: math",
-        "metric: ttft, percentile: 95, max: 420ms, scenario: code",
-    )
-    verdict = verdict_of(run, text)
-    assert [(r.scenario, r.outcome, r.n) for r in verdict.rows] == [
-        ("math", Result.PASS, 150), ("code", Result.FAIL, 150),
-    ]  # fmt: skip
-    assert "ttft p95 of code is 900 ms" in verdict.sentence
-
-
-def test_a_scenario_without_requests_is_no_pass(tmp_path: Path) -> None:
-    text = slo_with("metric: error_rate, max: 2%", "metric: error_rate, max: 2%, scenario: code")
-    verdict = verdict_of(made()(tmp_path), text)
-    assert verdict.result is Result.INVALID
-    assert [row.outcome for row in verdict.rows] == [Result.PASS, Result.INVALID]
-    assert "No request of scenario code was judged; the run has math." in verdict.sentence
-
-
-def test_a_limit_that_the_timeout_hides_is_refused(tmp_path: Path) -> None:
-    text = slo_with("metric: e2e, percentile: 95, max: 20s", "metric: error_rate, max: 2%")
-    verdict = verdict_of(made(FAST, timeout_s=20.0)(tmp_path), text)
-    assert [row.outcome for row in verdict.rows] == [Result.INVALID, Result.PASS]
-    assert "the timeout ends a request before that" in verdict.sentence
-
-
-def test_token_counts_in_doubt_void_per_token_metrics_only(tmp_path: Path) -> None:
-    guess = spoil.lines(
-        "requests.jsonl", lambda rows: [row.replace('"usage"', '"chunks"') for row in rows]
-    )
-    run = made(FAST, guess)(tmp_path)
-    text = slo_with("metric: ttft, percentile: 95, max: 420ms")
-    assert verdict_of(run, text).result is Result.PASS
-    text = slo_with("metric: tpot, percentile: 95, max: 1s", "metric: error_rate, max: 2%")
-    verdict = verdict_of(run, text)
-    assert [row.outcome for row in verdict.rows] == [Result.INVALID, Result.PASS]
-    assert verdict.result is Result.INVALID
-
-
-@pytest.mark.parametrize(
-    ("objective", "result"),
-    [
-        ("metric: itl, percentile: 95, max: 110ms", Result.PASS),  # gaps of 100 ms
-        ("metric: itl, percentile: 95, max: 90ms", Result.FAIL),
-        ("metric: tpot, percentile: 50, max: 60ms", Result.PASS),  # 0.4 s for 8 tokens
-        ("metric: tpot, percentile: 50, max: 40ms", Result.FAIL),
-        ("metric: output_tokens_per_s, min: 90", Result.PASS),  # 10/s of 10 tokens
-        ("metric: output_tokens_per_s, min: 110", Result.FAIL),
-        ("metric: achieved_rate, min: 99%", Result.PASS),
-        ("metric: achieved_rate, min: 9.9/s", Result.PASS),
-        ("metric: achieved_rate, min: 10.1/s", Result.FAIL),
-        ("metric: error_rate, max: 0.5%", Result.INCONCLUSIVE),  # 300 cannot say so
-        ("metric: ttft, percentile: 99.9, max: 1s", Result.INCONCLUSIVE),
-        ("metric: ttft, percentile: 95, max: 420ms, min_samples: 301", Result.INCONCLUSIVE),
-        ("metric: ttfat, percentile: 95, max: 420ms", Result.INCONCLUSIVE),  # no reasoning
-    ],
-)
-def test_every_metric_can_turn_the_verdict(tmp_path: Path, objective: str, result: Result) -> None:
-    assert verdict_of(made()(tmp_path), slo_with(objective)).result is result
-
-
-def test_a_full_in_flight_bound_is_the_servers_failure(tmp_path: Path) -> None:
-    held = dict.fromkeys(range(0, N, 10), Failure.IN_FLIGHT_CAP)
-    run = made(FAST, failures=held)(tmp_path)
-    verdict = verdict_of(run, slo_with("metric: achieved_rate, min: 95%"))
-    assert verdict.result is Result.FAIL
-    assert row_of(verdict, "achieved_rate").measured == 0.9
-    assert verdict_of(run).result is Result.FAIL  # 10 % of requests have no latency
-
-
-def test_what_was_cancelled_by_our_own_stop_is_neither_met_nor_missed(tmp_path: Path) -> None:
-    """30 of 300 in flight at the stop, for 50 ms: no PASS by leaving them out, no FAIL either."""
-    cancelled = dict.fromkeys(range(270, 300), Failure.CANCELLED)
-    stop = spoil.in_run(finished=False, stopped=Stopped(30.0, "interrupted"))
-    verdict = verdict_of(made(FAST, stop, failures=cancelled)(tmp_path))
-    assert {row.outcome for row in verdict.rows} == {Result.INCONCLUSIVE}
-    assert "30 requests were in flight when the run was stopped" in " ".join(verdict.notes)
-
-
-def test_a_verdict_reads_back_from_its_file(tmp_path: Path) -> None:
-    directory = made(FAST, failures=30)(tmp_path)
-    verdict = verdict_of(directory)
-    write_verdict(directory, verdict)
-    assert read_verdict(directory) == verdict
-    document = json.loads((directory / "verdict.json").read_text())
-    assert (document["schema"], document["result"]) == ("1.0", "FAIL")
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("{", "cut off"),
-        ('{"schema": "2.0"}', "schema '2.0' is unknown"),
-        ('{"schema": "1.0"}', "result"),
-    ],
-)
-def test_a_spoilt_verdict_file_is_refused(tmp_path: Path, text: str, says: str) -> None:
-    (tmp_path / "verdict.json").write_text(text)
-    with pytest.raises(RunDirError, match=r"verdict\.json") as caught:
-        read_verdict(tmp_path)
-    assert says in str(caught.value)

@@ -36,7 +36,8 @@ CUT = spoil.in_run(finished=False)
         # What slo.yaml asks for stands above what was sent.
         ("rate: 20/s, duration: 1m", TTFT, {},
          "Repeat the run at 20/s for 60.0 s (about 1,200 requests)."),
-        ("arrival: concurrency:8", TTFT, {}, "Repeat the run with arrivals concurrency:8 for 30.0 s."),
+        ("arrival: concurrency:8", TTFT, {},
+         "Repeat the run with arrivals concurrency:8 for 30.0 s."),
     ],
 )  # fmt: skip
 def test_a_line_that_cannot_be_judged_names_the_load_to_repeat(

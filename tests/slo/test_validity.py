@@ -1,15 +1,12 @@
 """Every validity check can void a run: a good one holds them all, each spoilt one fails one."""
 
-import random
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from slo import load_checks, validity
-from slo.evidence import Schedule, read_evidence
+from slo.evidence import read_evidence
 from slo.judge import judge
 from slo.objectives import Load
 from slo.record import Arrival, Failure
@@ -213,50 +210,6 @@ def test_what_cannot_be_checked_says_so(run: Path, tmp_path: Path) -> None:
     assert open_ >= {"warm-up", "clock"}
 
 
-def _schedule(due: list[float]) -> Schedule:
-    return Schedule(np.arange(float(len(due))), np.array(due), np.full(len(due), True))
-
-
-def _poisson(rate: float, end: float, seed: int) -> list[float]:
-    times, due, at = random.Random(seed), [], 0.0
-    while (at := at + times.expovariate(rate)) < end:
-        due.append(round(at, 6))
-    return due
-
-
-def test_true_poisson_streams_pass_whatever_their_seed(run: Path) -> None:
-    of = replace(read_run(run), arrival="poisson", rate_per_s=5.0)
-    outcomes = [
-        load_checks.arrivals(of, _schedule(_poisson(5, 60, seed)), (0.0, 60.0)).outcome
-        for seed in range(300)
-    ]
-    assert set(outcomes) == {"ok"}
-
-
-@pytest.mark.parametrize(
-    ("due", "says"),
-    [
-        (lambda: [i // 10 * 2.0 for i in range(300)], "in more bursts than Poisson"),
-        (lambda: [i / 5 for i in range(300)], "more evenly than Poisson"),
-        (lambda: _poisson(7, 60, 1), "of 300 expected arrivals were planned"),
-    ],
-)
-def test_streams_that_are_no_poisson_ones_are_seen(
-    run: Path, due: Callable[[], list[float]], says: str
-) -> None:
-    of = replace(read_run(run), arrival="poisson", rate_per_s=5.0)
-    check = load_checks.arrivals(of, _schedule(due()), (0.0, 60.0))
-    assert check.outcome == "void"
-    assert says in check.why
-
-
-def test_constant_arrivals_off_beat_are_seen(run: Path) -> None:
-    of = replace(read_run(run), rate_per_s=5.0)
-    due = [i / 5 + (0.01 if i == 40 else 0) for i in range(300)]
-    check = load_checks.arrivals(of, _schedule(due), (0.0, 60.0))
-    assert (check.outcome, check.why) == ("void", "Constant arrivals are 10.0 ms off beat.")
-
-
 def test_a_short_run_proves_a_miss_and_nothing_else(run: Path) -> None:
     long = replace(SLO.validity, duration_s=120.0)
     slo = replace(SLO, validity=long, load=Load())
@@ -270,12 +223,6 @@ def test_a_short_run_proves_a_miss_and_nothing_else(run: Path) -> None:
     assert "length: The measured window of 40.0 s is shorter than a limit of 50.0 s" in (
         verdict.sentence
     )
-
-
-def test_few_arrivals_are_too_few_to_tell_a_process(run: Path) -> None:
-    of = replace(read_run(run), arrival="poisson", rate_per_s=1.0)
-    check = load_checks.arrivals(of, _schedule(_poisson(1, 20, 4)), (0.0, 20.0))
-    assert check.outcome == "not checked"
 
 
 def test_a_stopped_run_is_held_to_what_was_due_before_the_stop(tmp_path: Path) -> None:
