@@ -1,9 +1,14 @@
 """The ceiling on tokens: nothing is started that could take the sum over it."""
 
+import math
+
 from loadtests.options import Plan
 from slo.record import Arrival, Failure, Record
 
 _NOT_ASKED = (Failure.UNRESOLVED, Failure.REFUSED, Failure.CONNECT_TIMEOUT, Failure.TLS)
+
+# Lengths are Qwen's: another tokenizer may need so much more, and a chat template some beside.
+OTHERS, FRAME = 1.25, 16
 
 
 class TokenCeiling:
@@ -28,8 +33,10 @@ class TokenCeiling:
         known, each byte may be a token.
         """
         known = arrival.input_class.isdecimal()
-        most = arrival.max_tokens
-        most += said_tokens + int(arrival.input_class) if known else request_bytes
+        prompt = request_bytes
+        if known:
+            prompt = said_tokens + math.ceil(OTHERS * int(arrival.input_class)) + FRAME
+        most = arrival.max_tokens + prompt
         if most > self._left:
             return False
         self._left -= most

@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from loadtests.prompts import prompt
+from loadtests.schedule import arrivals
 from loadtests.spread import Spread
+from loadtests.token_ceiling import TokenCeiling
 from slo.record import Failure
+from target.sim_text import encode_chat
 from tests.loadtests.fault_scripts import restart_turns
 from tests.loadtests.fault_server import Seen, fault_server
 from tests.loadtests.loops import one, outcomes, plan
@@ -90,6 +94,16 @@ def test_a_spread_of_any_number_of_durations_stays_small_and_exact_to_three_digi
     for value, exact in ((found.p50_ms, 100), (found.p95_ms, 190), (found.p99_ms, 198)):
         assert value == pytest.approx(exact, rel=0.006)
     assert Spread().percentiles() is None
+
+
+@pytest.mark.parametrize("size", ["128", "512", "896"])
+def test_a_ceiling_on_tokens_leaves_room_for_another_tokenizer(size: str) -> None:
+    load = plan("http://x", input_class=size, mix={"code": 1.0}, rate_per_s=60.0).load
+    for arrival in arrivals(load):
+        text = prompt(arrival.prompt_id).text
+        spent = len(encode_chat([{"role": "user", "content": text}], True)[0]) + load.max_tokens
+        assert not TokenCeiling(spent).reserve(arrival, len(text), 0)
+        assert TokenCeiling(round(1.6 * spent)).reserve(arrival, len(text), 0)
 
 
 @pytest.fixture(scope="module")
