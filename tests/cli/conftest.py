@@ -14,6 +14,15 @@ from tests.serving import running_target
 
 SLO = [sys.executable, "-m", "slo.cli"]
 
+QUICK = ("--rate", "10/s", "--duration", "3s", "--warmup", "1s", "--arrival", "constant")
+SHORT = ("--max-tokens", "8", "--seed", "7", "--sidecar", "off")
+EASY = """version: 1
+service: sim
+load: {rate: 10/s, arrival: constant, duration: 3s, warmup: 1s, mix: {math: 0.6, code: 0.4}}
+objectives:
+  - {metric: ttft, percentile: 75, max: 2s}
+"""
+
 Answer = tuple[int, str, bytes]  # status, content type, body
 
 
@@ -73,3 +82,23 @@ def sim() -> Iterator[str]:
         "--engine", "sim", "--ttft-ms", "20", "--itl-ms", "2", "--max-running", "64"
     ) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def easy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A slo.yaml whose one objective 30 requests can decide."""
+    path = tmp_path_factory.mktemp("slo") / "easy.yaml"
+    path.write_text(EASY)
+    return path
+
+
+@pytest.fixture(scope="session")
+def finished(sim: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a complete run of 40 requests, the last line that `slo run` printed."""
+    place = tmp_path_factory.mktemp("work")
+    done = slo("run", "--target", sim, *QUICK, *SHORT, "--label", "first", cwd=place)
+    assert done.returncode == 0, done.stderr
+    directory = place / done.stdout.splitlines()[-1]
+    assert directory.parent == place / "runs"
+    assert directory.name.endswith("-first-10qps")
+    return directory
