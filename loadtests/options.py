@@ -61,7 +61,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     load = parser.add_argument_group("load (Tailgate)")
     add = load.add_argument
     add("--rate", type=_said(quantities.rate_per_s), help="arrivals: 3/s (the default), 90/m")
-    add("--duration", type=_positive_s, default="30s", help="length of the measured window")
+    add(
+        "--duration",
+        type=_said(quantities.positive_s),
+        default="30s",
+        help="length of the measured window",
+    )
     add("--warmup", type=_said(quantities.duration_s), default="5s", help="sent, but not judged")
     add("--arrival", type=_arrival, default="poisson", metavar="PROCESS", help=arrival.FORMS)
     add("--mix", type=_mix, default="math=0.6,code=0.4", help="shares: math=0.6,code=0.4")
@@ -76,7 +81,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--top-p", type=_number(0.0, 1.0), help="the target's own when not given")
     add("--ignore-eos", action="store_true", help="answers of exactly --max-tokens")
     add("--min-tokens", type=_whole(1), help="shortest answer, where the target knows it")
-    add("--timeout", type=_positive_s, default="60s", help="from due to the answer's end")
+    add(
+        "--timeout",
+        type=_said(quantities.positive_s),
+        default="60s",
+        help="from due to the answer's end",
+    )
     add("--max-in-flight", type=_whole(1), help="open requests; default rate x timeout")
     add("--max-requests", type=_whole(1), help="ceiling, beside the trial request")
     add("--max-total-tokens", type=_whole(1), help="ceiling on tokens in and out together")
@@ -235,14 +245,6 @@ def _said(read: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 @_said
-def _positive_s(text: str) -> float:
-    seconds = quantities.duration_s(text)
-    if seconds <= 0:
-        raise ValueError(f"{text!r} is nothing; write more than 0s")
-    return seconds
-
-
-@_said
 def _arrival(text: str) -> str:
     arrival.parse(text)
     return text
@@ -256,10 +258,7 @@ def _lengths(text: str) -> str:
 
 @_said
 def _share(text: str) -> float:
-    share = quantities.share(text)
-    if not 0 <= share <= 1:
-        raise ValueError(f"{text!r} is no share from 0% to 100%")
-    return round(share, 4)
+    return round(quantities.part(text), 4)
 
 
 @_said

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slo import drive, edge, quantities, slofile
+from slo import drive, edge, slofile
 from slo import options as o
 from slo.objectives import Slo
 from slo.sending import Sending, What
@@ -31,37 +31,20 @@ class Effort:
         ),
     ] = "rate"
     low: Annotated[
-        float | None,
-        o.option(
-            "RATE",
-            quantities.rate_per_s,
-            "Lowest load to ask. Default: far below --slo's rate, or 1.",
-            "--min",
-        ),
+        float | None, o.rate("Lowest load to ask. Default: far below --slo's rate, or 1.", "--min")
     ] = None
-    high: Annotated[
-        float | None,
-        o.option("RATE", quantities.rate_per_s, "Highest load to ask. Default: no end.", "--max"),
-    ] = None
+    high: Annotated[float | None, o.rate("Highest load to ask. Default: no end.", "--max")] = None
     resolution: Annotated[
-        float, o.option("X%", o.part, "The search ends with its ends so close.")
+        float, o.option("X%", o.above_0, "The search ends with its ends so close.")
     ] = "5%"  # type: ignore[assignment]  # typer parses it
     budget_s: Annotated[
-        float,
-        o.option("TIME", o.above_0_s, "For all probes together, cool-down included.", "--budget"),
+        float, o.time("For all probes together, cool-down included.", "--budget")
     ] = "60m"  # type: ignore[assignment]
-    shortest_s: Annotated[
-        float, o.option("TIME", o.above_0_s, "The shortest probe.", "--shortest")
-    ] = "10s"  # type: ignore[assignment]
+    shortest_s: Annotated[float, o.time("The shortest probe.", "--shortest")] = "10s"  # type: ignore[assignment]
     cooldown_s: Annotated[
-        float,
-        o.option(
-            "TIME", o.above_0_s, "How long the target's queue may take to empty.", "--cooldown"
-        ),
+        float, o.time("How long the target's queue may take to empty.", "--cooldown")
     ] = "60s"  # type: ignore[assignment]
-    current: Annotated[
-        float | None, o.option("RATE", quantities.rate_per_s, "Today's load, for the headroom.")
-    ] = None
+    current: Annotated[float | None, o.rate("Today's load, for the headroom.")] = None
 
 
 @o.with_groups

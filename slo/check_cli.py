@@ -51,7 +51,7 @@ def check_(
     ] = None,
     budget: Annotated[
         float | None,
-        o.option("TIME", o.above_0_s, "End the load after so long, and judge what is there."),
+        o.time("End the load after so long, and judge what is there."),
     ] = None,
     inconclusive: Annotated[
         str | None,

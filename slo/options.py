@@ -20,14 +20,6 @@ Number = TypeVar("Number", int, float)
 _KINDS: dict[Callable[[str], object], str] = {int: "whole number", float: "number"}
 
 
-def above_0_s(text: str) -> float:
-    """The seconds of a duration above 0."""
-    seconds = quantities.duration_s(text)
-    if seconds <= 0:
-        raise ValueError(f"{text!r} is too short; it must be more than 0s")
-    return seconds
-
-
 def target(text: str) -> str:
     """The URL of a server, without a path."""
     scheme, _, rest = text.partition("://")
@@ -50,20 +42,9 @@ def target(text: str) -> str:
     return text.rstrip("/")
 
 
-def share(text: str) -> float:
-    """A share of a whole."""
-    value = quantities.share(text)
-    if not 0 <= value <= 1:
-        raise ValueError(f"{text!r} is no share; write 0% to 100%")
-    return value
-
-
-def part(text: str) -> float:
-    """A share of a whole, above 0."""
-    value = quantities.share(text)
-    if not 0.001 <= value <= 1:
-        raise ValueError(f"{text!r} is out of range; allowed: 0.1% to 100%")
-    return value
+def above_0(text: str) -> float:
+    """A share of a whole that is not nothing."""
+    return quantities.part(text, 0.001)
 
 
 def one_of(*allowed: str) -> Callable[[str], str]:
@@ -107,25 +88,30 @@ def option(metavar: str, parse: Callable[[str], object], text: str, *names: str)
     return typer.Option(*names, metavar=metavar, parser=read, help=text)
 
 
+def time(text: str, *names: str) -> Any:
+    """An option that is a duration above 0."""
+    return option("TIME", quantities.positive_s, text, *names)
+
+
+def rate(text: str, *names: str) -> Any:
+    """An option that is a rate, or a number of users."""
+    return option("RATE", quantities.rate_per_s, text, *names)
+
+
+def count(text: str) -> Any:
+    """An option that is a number of things, 1 or more."""
+    return option("N", number(int, 1), text)
+
+
 def file(text: str) -> Any:
     """An option that is a file."""
     return typer.Option(metavar="FILE", help=text)
 
 
-COUNT = number(int, 1)
-
 Target = Annotated[str, option("URL", target, "Server under test, without a path.")]
-Rate = Annotated[
-    float | None, option("RATE", quantities.rate_per_s, "Arrivals: 3/s, 90/m.", "--rate")
-]
-Duration = Annotated[
-    float | None,
-    option("TIME", above_0_s, "Length of the judged window: 30s, 10m.", "--duration"),
-]
-Timeout = Annotated[
-    float | None,
-    option("TIME", above_0_s, "From due to the answer's end. Default: 60s.", "--timeout"),
-]
+Rate = Annotated[float | None, rate("Arrivals: 3/s, 90/m.", "--rate")]
+Duration = Annotated[float | None, time("Length of the judged window: 30s, 10m.", "--duration")]
+Timeout = Annotated[float | None, time("From due to the answer's end. Default: 60s.", "--timeout")]
 Out = Annotated[
     Path | None, typer.Option(metavar="DIR", help="Default: runs/<UTC>-<label or mix>-<rate>.")
 ]

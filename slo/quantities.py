@@ -60,6 +60,30 @@ def share(text: str) -> float:
     return float(found[1]) / (100.0 if found[2] else 1.0)
 
 
+def positive_s(text: str) -> float:
+    """Seconds of a duration above 0.
+
+    Raises:
+        ValueError: no such duration; says what is allowed.
+    """
+    seconds = duration_s(text)
+    if seconds <= 0:
+        raise ValueError(f"{text!r} is too short; it must be more than 0s")
+    return seconds
+
+
+def part(text: str, least: float = 0.0) -> float:
+    """The fraction in a share of a whole, from `least` to 1.
+
+    Raises:
+        ValueError: no such share; says what is allowed.
+    """
+    value = share(text)
+    if not least <= value <= 1:
+        raise ValueError(f"{text!r} is not within {100 * least:g}% to 100%")
+    return value
+
+
 def mix(text: str) -> dict[str, float]:
     """Shares by scenario of a mix such as "math=0.6,code=0.4", scaled to a sum of 1.
 

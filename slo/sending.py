@@ -70,9 +70,7 @@ class What:
             "Of prompts: 128, 512, 896, mixed (the default: these three), or 2000, or 200-4000.",
         ),
     ] = None
-    max_tokens: Annotated[int | None, o.option("N", o.COUNT, "Longest answer. Default: 256.")] = (
-        None
-    )
+    max_tokens: Annotated[int | None, o.count("Longest answer. Default: 256.")] = None
 
     def filled_in(self, wanted: Load) -> dict[str, Any]:
         """What was asked for, and for the rest what slo.yaml says of its load.
@@ -120,14 +118,13 @@ class Sending:
     ] = None
     shared_prefix: Annotated[
         float | None,
-        o.option("SHARE", o.share, "So much of each prompt is the same: 50%. Default: 0%."),
+        o.option("SHARE", quantities.part, "So much of each prompt is the same: 50%. Default: 0%."),
     ] = None
     prompts: Annotated[
         Path | None, o.file("Your own prompts: .jsonl, .csv, or ShareGPT's .json.")
     ] = None
     turns: Annotated[
-        int | None,
-        o.option("N", o.COUNT, "Of a session; an arrival is a session's start. Default: 1."),
+        int | None, o.count("Of a session; an arrival is a session's start. Default: 1.")
     ] = None
     think_s: Annotated[
         float | None,
@@ -136,7 +133,7 @@ class Sending:
         ),
     ] = None
     min_tokens: Annotated[
-        int | None, o.option("N", o.COUNT, "Shortest answer, where the target knows min_tokens.")
+        int | None, o.count("Shortest answer, where the target knows min_tokens.")
     ] = None
     temperature: Annotated[
         float | None, o.option("X", o.number(float, 0, 2), "Default: the target's own.")
@@ -167,8 +164,7 @@ class Sending:
     ] = None
     workers: Annotated[int, o.option("N", o.number(int, 1, MOST_WORKERS), "Load processes.")] = 1
     expect_workers: Annotated[
-        int | None,
-        o.option("N", o.COUNT, "Load from so many `locust --worker` of any machine instead."),
+        int | None, o.count("Load from so many `locust --worker` of any machine instead.")
     ] = None
     worker_port: Annotated[
         int, o.option("PORT", o.number(int, 1, 65535), "Where those workers join.")
@@ -177,9 +173,7 @@ class Sending:
     connections: Annotated[
         str | None,
         o.option(
-            "HOW",
-            o.one_of("reused", "fresh"),
-            "reused (the default), or fresh: one each request.",
+            "HOW", o.one_of("reused", "fresh"), "reused (the default), or fresh: one each request."
         ),
     ] = None
     receive_clock: Annotated[
@@ -187,20 +181,16 @@ class Sending:
         o.option("WHOSE", o.one_of("kernel", "process"), "Who stamps what comes. Default: kernel."),
     ] = None
     max_in_flight: Annotated[
-        int | None, o.option("N", o.COUNT, "Open requests, at most. Default: rate x timeout.")
+        int | None, o.count("Open requests, at most. Default: rate x timeout.")
     ] = None
-    max_requests: Annotated[int | None, o.option("N", o.COUNT, "Ceiling for paid endpoints.")] = (
-        None
-    )
-    max_total_tokens: Annotated[
-        int | None, o.option("N", o.COUNT, "Ceiling for paid endpoints.")
-    ] = None
+    max_requests: Annotated[int | None, o.count("Ceiling for paid endpoints.")] = None
+    max_total_tokens: Annotated[int | None, o.count("Ceiling for paid endpoints.")] = None
     api_key_env: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Environment variable that holds the API key."),
     ] = None
     ready_timeout_s: Annotated[
-        float, o.option("TIME", o.above_0_s, "How long to wait for the target.", "--ready-timeout")
+        float, o.time("How long to wait for the target.", "--ready-timeout")
     ] = "60s"  # type: ignore[assignment]  # typer parses it
     gpu: Annotated[
         str, o.option("URL|local|off", _sidecar, "Where GPU samples come from.", "--sidecar")

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validat
 from slo import arrival
 from slo.objective_schema import RULES, STRICT, ObjectiveText, Share
 from slo.objectives import written_text
-from slo.quantities import duration_s, rate_per_s, share
+from slo.quantities import duration_s, part, rate_per_s
 
 _Duration = Annotated[object, WithJsonSchema({"type": "string", "examples": ["420ms", "10m"]})]
 _Rate = Annotated[object, WithJsonSchema({"type": ["string", "number"], "examples": ["3/s"]})]
@@ -77,10 +77,7 @@ class ValidityText(BaseModel):
     @field_validator("lateness", "achieved_rate", "token_doubt", "cache_hits")
     @classmethod
     def _share(cls, value: object) -> object:
-        checked = _checked(value, share)
-        if not 0 <= share(str(checked)) <= 1:
-            raise ValueError(f"{value!r} is not within 0% to 100%")
-        return checked
+        return _checked(value, part)
 
     @field_validator("duration", "clock_step")
     @classmethod

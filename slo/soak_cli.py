@@ -26,13 +26,13 @@ def soak_(
     target: o.Target,
     rate: o.Rate,
     duration: Annotated[
-        float, o.option("TIME", o.above_0_s, "How long at most: 8h.")
+        float, o.time("How long at most: 8h.")
     ] = "8h",  # type: ignore[assignment]  # typer parses it
     window: Annotated[
-        float, o.option("TIME", o.above_0_s, "One point of each trend.")
+        float, o.time("One point of each trend.")
     ] = "10m",  # type: ignore[assignment]
     warmup: Annotated[
-        float, o.option("TIME", o.above_0_s, "Load before the first window.")
+        float, o.time("Load before the first window.")
     ] = "60s",  # type: ignore[assignment]
     *,
     what: Annotated[What, o.only("mix", "input_class", "max_tokens")],

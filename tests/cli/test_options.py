@@ -14,7 +14,7 @@ TO = ("--target", "http://h:1/")
 @dataclass(frozen=True, slots=True)
 class Load:
     rate_per_s: o.Rate = None
-    seconds: Annotated[float, o.option("TIME", o.above_0_s, "How long.", "--duration")] = "30s"  # type: ignore[assignment]
+    seconds: Annotated[float, o.time("How long.", "--duration")] = "30s"  # type: ignore[assignment]
     seed: Annotated[int, o.option("N", o.number(int, 0), "Of the schedule.")] = 1
 
 

@@ -180,7 +180,7 @@ def test_failed_requests_do_not_change_the_exit_code(faults: str, tmp_path: Path
         (("--prompts", "/none.csv"), "/none.csv: cannot be read"),
         (("--input-class", "99"), "a prompt has 100 to 200000 tokens"),
         (("--shared-prefix", "50%"), "leaves 64 of 128 tokens for the question"),
-        (("--shared-prefix", "150%"), "no share from 0% to 100%"),
+        (("--shared-prefix", "150%"), "not within 0% to 100%"),
         (("--tokenizer", "/none"), "no such file and no such model"),
         (("--max-in-flight", "1"), "--max-in-flight 1"),
         (("--api-key-env", "NO_SUCH_KEY"), "NO_SUCH_KEY"),
