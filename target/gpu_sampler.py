@@ -28,6 +28,7 @@ class Gpu:
     fast: FastPass
     window: gpm.GpmWindow | None = None
     known_errors: set[tuple[str, str]] = field(default_factory=set)
+    whole: tuple[Any, int] | None = None  # of a MIG instance: its GPU's handle, its number in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +109,23 @@ def sample(
 
 
 def lost(gpu: Gpu, error: GpuLostError) -> Values:
-    """The last record of a GPU that is gone, which is let go of."""
+    """The record of a GPU that is gone, which is let go of."""
     release(gpu)
     return _event(gpu, "gpu", str(error))
+
+
+def is_back(nvml: Any, gpu: Gpu) -> bool:
+    """Whether a GPU that was lost answers again; it can be sampled then."""
+    try:
+        # Another handle: the old one may be of a GPU that was reset.
+        handle = nvml.nvmlDeviceGetHandleByIndex(gpu.index) if gpu.whole is None else gpu.handle
+        fast = FastPass(nvml, handle)
+        fast.read()
+    except (nvml.NVMLError, GpuLostError):
+        return False
+    gpu.handle, gpu.fast = handle, fast
+    gpu.window, _ = gpm.open_window(nvml, *(gpu.whole or (handle,)))
+    return True
 
 
 def end(beats: int, skipped: int) -> Values:
@@ -161,8 +176,9 @@ def _open_gpu(nvml: Any, index: int, handle: Any, part: tuple[Gpu, int] | None =
     about, unsupported = nvml_reading.describe(nvml, handle, index)
     if part:
         about |= {"mig": False, "mig_of": part[0].index, "gpu_instance": part[1]}
-    window, no_gpm = gpm.open_window(nvml, *((part[0].handle, part[1]) if part else (handle,)))
-    gpu = Gpu(index, handle, about, FastPass(nvml, handle), window)
+    whole = (part[0].handle, part[1]) if part else None
+    window, no_gpm = gpm.open_window(nvml, *(whole or (handle,)))
+    gpu = Gpu(index, handle, about, FastPass(nvml, handle), window, whole=whole)
     if window:
         time.sleep(gpm.SHORTEST_WINDOW_S * 1.2)  # or the first window holds nothing to judge by
     try:

@@ -57,6 +57,7 @@ def run(found: Found, log: SampleLog, options: argparse.Namespace, wait: Wait, s
         with_gpm = gpu_sampler.on_beat(beat, previous, GPM_BEAT_S, period_s)
         slowest = gpu_sampler.on_beat(beat, previous, SLOWEST_BEAT_S, period_s)
         records: list[Values] = []
+        gone = [gpu for gpu in found.gpus if gpu not in gpus]
         for gpu in tuple(gpus):
             try:
                 records += gpu_sampler.sample(
@@ -65,6 +66,8 @@ def run(found: Found, log: SampleLog, options: argparse.Namespace, wait: Wait, s
             except GpuLostError as error:
                 records.append(gpu_sampler.lost(gpu, error))
                 gpus.remove(gpu)
+        if slow:  # after the others, since the answer of a GPU that is gone may take long
+            gpus += [gpu for gpu in gone if gpu_sampler.is_back(found.nvml, gpu)]
         for record in records:
             log.write(record)
         see(records)

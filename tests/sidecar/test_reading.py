@@ -7,7 +7,7 @@ import pynvml
 import pytest
 
 from target import fast_pass, gpm, nvml_reading
-from target.gpu_sampler import Found, find_gpus, header, on_beat, sample, stop
+from target.gpu_sampler import Found, find_gpus, header, is_back, lost, on_beat, sample, stop
 from target.nvml_reading import GpuLostError
 from tests.sidecar.fake_nvml import (
     GPU_IS_LOST,
@@ -222,6 +222,28 @@ def test_a_lost_gpu_is_no_sample() -> None:
         gpu.errors["*"] = GPU_IS_LOST
         with pytest.raises(GpuLostError, match=r"^NVMLError_GpuIsLost$"):
             sample(found.nvml, found.gpus[0], slow=True, with_gpm=True)
+
+
+def test_a_gpu_that_is_back_is_sampled_again_with_all_its_counters() -> None:
+    gpu = FakeGpu(gpm=LOAD)
+    with driver(gpu) as library:
+        found = find_gpus()
+        [ours] = found.gpus
+        gpu.errors["*"] = GPU_IS_LOST
+        with pytest.raises(GpuLostError) as caught:
+            sample(found.nvml, ours, slow=True, with_gpm=True)
+        lost(ours, caught.value)
+        assert not is_back(found.nvml, ours)
+        gpu.errors = {"nvmlDeviceGetHandleByIndex_v2": GPU_IS_LOST}
+        assert not is_back(found.nvml, ours)
+        gpu.errors = {}
+        assert is_back(found.nvml, ours)
+        time.sleep(gpm.SHORTEST_WINDOW_S * 1.1)
+        again = first_sample(found)
+        assert again["util_gpu_pct"] == gpu.util[0]
+        assert again["sm_active_pct"] == LOAD[2]
+        stop(found)
+        assert library.snapshots == {}
 
 
 def test_a_gpu_that_cannot_be_opened_leaves_the_others() -> None:

@@ -63,6 +63,30 @@ def test_samples_follow_the_load_and_a_lost_gpu_leaves_the_other(
 
 
 @needs_gcc
+def test_a_lost_gpu_that_recovers_comes_back_in_the_log(
+    tmp_path: Path, script: Path, fake_driver: dict[str, str]
+) -> None:
+    def lost(lines: list[dict[str, object]]) -> int:
+        return sum(one["type"] == "event" and one.get("field") == "gpu" for one in lines)
+
+    with sidecar(tmp_path / "gpu.jsonl", "--period", "0.05", **fake_driver) as running:
+        running.until(lambda lines: len(lines) > 4)
+        for times in (1, 2):
+            replace(script, TWO_GPUS + "1.error.all=15\n")
+            running.until(lambda lines, wanted=times: lost(lines) == wanted)
+            gone = len(running.records())
+            replace(script, TWO_GPUS.replace("1.util=20,6", "1.util=77,6"))
+            running.until(
+                lambda lines, after=gone: any(
+                    one.get("util_gpu_pct") == 77 for one in lines[after:]
+                )
+            )
+        assert running.stop()[0] == 0
+    events = [(one["gpu"], one["error"]) for one in running.records("event")]
+    assert events == [(1, "NVMLError_GpuIsLost")] * 2
+
+
+@needs_gcc
 def test_gpm_comes_through_the_real_structs(
     tmp_path: Path, script: Path, fake_driver: dict[str, str]
 ) -> None:
