@@ -27,7 +27,7 @@ version: 1
 service: tiny on vLLM
 load: {rate: 5/s, arrival: poisson, duration: 30s, max_tokens: 32}
 objectives:
-  - {metric: ttft, percentile: 90, max: 10s}
+  - {metric: ttft, percentile: 50, max: 5s}
   - {metric: error_rate, max: 5%}
 validity: {lateness: 100%}
 """
