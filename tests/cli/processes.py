@@ -1,5 +1,6 @@
 """What the kernel says of the processes below one."""
 
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -7,8 +8,9 @@ def children_of(pid: int) -> set[int]:
     """All processes below one."""
     below: set[int] = set()
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, task.read_text().split()):
-            below |= {child, *children_of(child)}
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread that ended as we looked
+            for child in map(int, task.read_text().split()):
+                below |= {child, *children_of(child)}
     return below
 
 
