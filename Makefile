@@ -93,6 +93,15 @@ bench-compare: $(VENV)/.installed
 test-grade: .smol/model/config.json
 	TAILGATE_SMOL_MODEL=.smol/model $(BIN)/pytest -m smol
 
+# Weights and caches of 8 bits with the packages that they need, kept beside the environment.
+.quant/torchao: $(VENV)/.installed
+	$(BIN)/pip install -q --no-deps --upgrade --target .quant torchao hqq einops accelerate termcolor
+	touch $@
+
+.PHONY: test-quant
+test-quant: .quant/torchao
+	PYTHONPATH=.quant $(BIN)/pytest -W ignore tests/target/test_precision.py  # those warn of their own
+
 # How often a capacity search claims too much, on a known answer. SEED=n; QUICK=1: under a minute.
 .PHONY: bench-capacity
 bench-capacity: $(VENV)/.installed
@@ -102,7 +111,7 @@ bench: $(VENV)/.installed
 	$(BIN)/pytest tests/benchmarks
 
 clean:
-	rm -rf $(VENV) .vllm-venv .smol .prometheus tests/node_modules dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .vllm-venv .smol .quant .prometheus tests/node_modules dist .mypy_cache .ruff_cache .pytest_cache
 
 # The articles' ladder on a GPU with its own torch (and vLLM, where it is installed); REHEARSE=1: tiny, on a CPU.
 .PHONY: bench-server

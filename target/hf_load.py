@@ -25,7 +25,7 @@ def check(args: argparse.Namespace, device: str) -> None:
     if args.attention == "flash_attention_2":
         if not cuda:
             raise EngineError(f"--attention flash_attention_2: needs a GPU, not {device}")
-        refuse_missing("--attention flash_attention_2", "flash_attn", "flash-attn>=2.8.3")
+        refuse_missing("--attention flash_attention_2", "flash_attn", "'flash-attn>=2.8.3'")
     if args.kv_cache in ("int8", "fp8") and args.mode != "dynamic":
         allowed = "allowed with --mode dynamic, or with --engine vllm"
         raise EngineError(f"--kv-cache {args.kv_cache}: {allowed}")
@@ -38,9 +38,9 @@ def check(args: argparse.Namespace, device: str) -> None:
         )
     precision = precision_of(args)
     if precision in ("int8", "w4"):
-        refuse_missing(f"--weights {args.weights}", "torchao")
         if precision == "w4" and not cuda:
             raise EngineError(f"--weights {args.weights}: needs a GPU, not {device}")
+        refuse_missing(f"--weights {args.weights}", "torchao")
     if cuda and args.threads != 1:
         raise EngineError("--threads: allowed with --device cpu")
     if args.kv_cache_gib is not None and not cuda:
