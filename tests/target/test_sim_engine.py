@@ -56,7 +56,7 @@ def test_the_served_times_are_never_shorter_than_asked() -> None:
 
 
 def test_requests_wait_in_line_and_the_next_one_over_the_bound_is_refused() -> None:
-    options = ("--ttft-ms", "1000", "--itl-ms", "1", "--max-running", "1", "--max-queue", "2")
+    options = ("--ttft-ms", "3000", "--itl-ms", "1", "--max-running", "1", "--max-queue", "2")
     with running_target("--engine", "sim", *options) as url, ThreadPoolExecutor(3) as pool:
         answers = []
         for n in range(3):  # one after the other, so that their order is known
@@ -69,8 +69,8 @@ def test_requests_wait_in_line_and_the_next_one_over_the_bound_is_refused() -> N
         assert chat(url, stream=True).status_code == 503  # a stream says so by its status too
         queued = [answer.result().json()["timings"]["queue_ms"] for answer in answers]
         assert queued == sorted(queued)
-        assert queued[0] < 500
-        assert queued[2] > 1000  # two before it, of which the first had not ended when it came
+        assert queued[0] < 1500
+        assert queued[2] > 3000  # two before it, of which the first had not ended when it came
         assert metric(url, 'tailgate_requests_total{outcome="rejected"}') == 2
         assert metric(url, 'tailgate_requests_total{outcome="ok"}') == 3
         assert held(url) == 0
