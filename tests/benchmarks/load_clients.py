@@ -214,10 +214,8 @@ def inference_perf() -> Client:
             f"server: {{type: vllm, model_name: {MODEL}, base_url: '{ask.url}',"
             " ignore_eos: true}\n"
             f"tokenizer: {{pretrained_model_name_or_path: '{ask.tokenizer}'}}\n"
-            "data:\n  type: random\n"
-            "  input_distribution: {min: 32, max: 32, mean: 32, std_dev: 0, total_count: 2000}\n"
-            f"  output_distribution: {{min: {TOKENS}, max: {TOKENS}, mean: {TOKENS}, std_dev: 0,"
-            " total_count: 2000}\n"
+            # Random text of an exact length asks too much of a tiny tokenizer.
+            "data: {type: mock}\n"
             f"storage: {{local_storage: {{path: '{ask.folder / 'reports'}'}}}}\n"
         )
         program = PEERS / "inference-perf" / "bin" / "inference-perf"
