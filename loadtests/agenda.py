@@ -17,7 +17,7 @@ PREPARED = 128  # requests made ahead
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A request as it goes onto the wire, and when."""
+    """A request as it goes onto the wire, and when; b"" where it was too late to be made."""
 
     due_ns: int
     arrival: Arrival

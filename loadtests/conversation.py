@@ -6,7 +6,7 @@ from loadtests.schedule import Load, Session
 from slo.record import Arrival
 
 
-def new_messages(load: Load, arrival: Arrival) -> list[Message]:
+def _new_messages(load: Load, arrival: Arrival) -> list[Message]:
     """What a turn adds to what was said before it."""
     if load.prompts is not None:
         return own_messages(load.prompts, arrival.prompt_id)
@@ -32,7 +32,7 @@ class Conversation:
     def next_turn(self) -> Arrival:
         """The next turn, whose question is said."""
         arrival = self._coming.pop()
-        self.messages += new_messages(self._load, arrival)
+        self.messages += _new_messages(self._load, arrival)
         return arrival
 
     def pass_over(self) -> None:

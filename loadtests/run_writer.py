@@ -2,7 +2,6 @@
 
 import json
 import platform
-import re
 import socket
 import subprocess
 import time
@@ -178,9 +177,9 @@ def _write_checks(directory: Path, asked: Iterable[Arrival]) -> None:
 
 
 def _default_directory(plan: Plan, now: datetime) -> Path:
-    name = plan.label or "-".join(plan.load.mix)
-    safe = re.sub(r"[^\w.-]+", "-", name).strip("-")
-    return rundir.default_directory(f"{safe}-{plan.load.rate_per_s:g}qps", now)
+    load = plan.load
+    name = rundir.name_of_load(plan.label, load.mix, load.rate_per_s, load.arrival)
+    return rundir.default_directory(name, now)
 
 
 def _new_run(name: str, plan: Plan, target: Target, now: datetime, scheduled: int) -> Run:

@@ -67,7 +67,7 @@ def shared_share(rows: tuple[TraceRow, ...], end_s: float) -> float:
         if row.at_s < end_s:
             known = sum(1 for _ in takewhile(seen.__contains__, row.blocks))
             total += row.input_tokens
-            shared += min(row.input_tokens, known * BLOCK)
+            shared += min(row.input_tokens - LEAST, known * BLOCK)
             seen.update(row.blocks)
     return shared / total if total else 0.0
 

@@ -1,4 +1,4 @@
-"""A verdict as JUnit XML, for CI systems: red exactly when the command's exit code is not 0."""
+"""A verdict as JUnit XML, for CI systems: red exactly when `slo check`'s exit code is not 0."""
 
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 

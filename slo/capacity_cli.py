@@ -35,7 +35,7 @@ class Effort:
     ] = None
     high: Annotated[float | None, o.rate("Highest load to ask. Default: no end.", "--max")] = None
     resolution: Annotated[
-        float, o.option("X%", o.above_0, "The search ends with its ends so close.")
+        float, o.option("X%", o.a_thousandth_or_more, "The search ends with its ends so close.")
     ] = "5%"  # type: ignore[assignment]  # typer parses it
     budget_s: Annotated[
         float, o.time("For all probes together, cool-down included.", "--budget")

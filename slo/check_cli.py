@@ -112,7 +112,8 @@ def _concluded(directory: Path, asked: Asked) -> int:
     if asked.annotations is not None:
         import reports.annotations
 
-        typer.echo(reports.annotations.render(verdict, str(asked.slo)), nl=False)
+        said = reports.annotations.render(verdict, str(asked.slo), asked.inconclusive)
+        typer.echo(said, nl=False)
     if verdict.result is not Result.INCONCLUSIVE or asked.inconclusive is None:
         return verdict.exit_code
     if asked.inconclusive == "warn":

@@ -158,7 +158,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return end.exit_code
     except (Exception, KeyboardInterrupt) as error:
         return ending.exit_code(error, name, debug=switches.debug)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from slo import edge, rundir
 from slo import options as o
@@ -37,7 +36,7 @@ def diagnose_(
     found = causes(edge.existing(run))
     if json is not None:
         _write(json, document(run, found))
-    reports.why_terminal.render(found, Console())
+    reports.why_terminal.render(found, edge.stdout())
     return 0
 
 

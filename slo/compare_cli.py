@@ -26,6 +26,7 @@ Exit codes of a comparison:
   4    not comparable: what must match does not; or a run cannot be read
 """
 HTML, MARKDOWN, JSON = "comparison.html", "comparison.md", "comparison.json"
+DRIFT = "3%"  # between runs, where too few of them show it
 IN_TIME = ("ttft", "ttfat", "e2e")
 
 
@@ -67,7 +68,7 @@ class Allowed:
         ),
     ] = None
 
-    def ask(self, drift: float = 0.03, accept: Sequence[str] = ()) -> "Ask":
+    def ask(self, drift: float = quantities.share(DRIFT), accept: Sequence[str] = ()) -> "Ask":
         """What is wanted of the comparison.
 
         Raises:
@@ -102,7 +103,7 @@ def compare_(
     allowed: Allowed,
     drift: Annotated[
         float, o.option("X%", quantities.share, "Assumed between runs where few show it.")
-    ] = "3%",  # type: ignore[assignment]  # typer parses it
+    ] = DRIFT,  # type: ignore[assignment]  # typer parses it
     accept: Annotated[
         list[str] | None,
         typer.Option(

@@ -71,7 +71,13 @@ def serving(engine: str, directory: Path, console: Console) -> Iterator[str]:
     if engine == "hf":
         argv += ["--model", "tiny"]
     path = directory / LOG
-    with path.open("wb") as log, child(argv, stdout=log) as target:
+    try:
+        log = path.open("xb")
+    except FileExistsError:
+        raise DriveError(
+            f"{path}: exists, of a demo that runs or ran there; name another --out"
+        ) from None
+    with log, child(argv, stdout=log) as target:
         console.print(f"starting the target: python {' '.join(argv[2:])}", highlight=False)
         yield _ready_url(target, path)
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from slo import options as o
-from slo.import_formats import read
+from slo.import_formats import READERS, read
 
 
 def import_(
@@ -16,8 +16,8 @@ def import_(
         str | None,
         o.option(
             "TOOL",
-            o.one_of("vllm", "guidellm", "aiperf", "locust"),
-            "vllm, guidellm, aiperf or locust. Default: told by what is in it.",
+            o.one_of(*READERS),
+            f"{', '.join(READERS)}. Default: told by what is in it.",
             "--from",
         ),
     ] = None,

@@ -1,8 +1,9 @@
 """From a run directory and a slo.yaml to a verdict."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from slo import calibration, load_checks, physics, repeat, steady, target_checks, validity
@@ -36,7 +37,7 @@ def judge(directory: Path, slo: Slo, baseline: Baseline = NO_BASELINE) -> Verdic
     roofline = physics.roofline(evidence.run, measured.columns, found_for(directory, evidence.run))
     checks = (*_checks(evidence, slo, rows), roofline)
     rows = [
-        _unless_void(line, checks, repeat.advice(objective, decision, measured, slo))
+        _unless_void(line, checks, partial(repeat.advice, objective, decision, measured, slo))
         for line, objective, decision in zip(rows, slo.objectives, decisions, strict=True)
     ]
     result = _result(rows, checks)
@@ -145,12 +146,12 @@ def _missed_by_lateness(slo: Slo, rows: list[Row], measured: Measurements) -> It
             yield objective.label
 
 
-def _unless_void(line: Row, checks: tuple[Check, ...], again: str) -> Row:
+def _unless_void(line: Row, checks: tuple[Check, ...], again: Callable[[str], str]) -> Row:
     check = void_of(line, checks)
     if check is None:
         return line
     why = f"Cannot be judged ({check.check}): {check.why}"
-    line = replace(line, outcome=Result.INVALID, why=why, next_step=again)
+    line = replace(line, outcome=Result.INVALID, why=why, next_step=again(check.check))
     if check.check == "origin":  # what stands there was made of nothing
         return replace(line, measured=None, low=None, high=None, censored=None)
     return line

@@ -1,6 +1,5 @@
 """What a load is, and the load engine's command line for it."""
 
-import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -87,6 +86,5 @@ def arguments(load: Load, directory: Path) -> list[str]:
 
 def default_directory(load: Load, now: datetime) -> Path:
     """Where a load's run lies that was given no --out."""
-    what = re.sub(r"[^\w.-]+", "-", load.label or "-".join(load.mix or ())).strip("-") or "load"
-    rate = f"{load.rate_per_s:.4g}qps" if load.rate_per_s else str(load.arrival).split(":")[0]
-    return rundir.default_directory(f"{what}-{rate}", now)
+    name = rundir.name_of_load(load.label, load.mix or (), load.rate_per_s, str(load.arrival))
+    return rundir.default_directory(name, now)

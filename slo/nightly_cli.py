@@ -47,7 +47,7 @@ def trend_(
     ] = "nightly.db",
     target: Annotated[str | None, typer.Option(help="Only this one.")] = None,
     floor: Annotated[
-        float, o.option("X%", o.above_0, "Smaller changes of level are not told.")
+        float, o.option("X%", o.a_thousandth_or_more, "Smaller changes of level are not told.")
     ] = "3%",  # type: ignore[assignment]  # typer parses it
     recent: Annotated[
         int, typer.Option(metavar="N", help="Nights that decide the exit code.")

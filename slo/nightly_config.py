@@ -1,5 +1,6 @@
 """nightly.yaml: which targets are measured each night, and how; mistakes are named by key."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,13 +12,14 @@ from slo.ending import UsageError
 from slo.slo_nodes import yaml_mistake
 
 _DAY_S = 86_400.0
+_DAYS = re.compile(r"([1-9]\d{0,4})d$")
 
 
 def _duration(written: object) -> float:
     text = str(written).strip()
-    if text.endswith("d"):
-        return float(text[:-1]) * _DAY_S
-    return quantities.duration_s(text)
+    if found := _DAYS.match(text):
+        return float(found[1]) * _DAY_S
+    return quantities.positive_s(text)
 
 
 def _name(text: str) -> str:
@@ -28,7 +30,7 @@ def _name(text: str) -> str:
 
 Seconds = Annotated[float, BeforeValidator(_duration)]
 Rate = Annotated[float, BeforeValidator(lambda written: quantities.rate_per_s(str(written)))]
-Share = Annotated[float, BeforeValidator(lambda written: quantities.share(str(written)))]
+Share = Annotated[float, BeforeValidator(lambda written: quantities.part(str(written), 0.001))]
 
 
 class Capacity(BaseModel, extra="forbid", frozen=True):

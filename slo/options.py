@@ -42,8 +42,8 @@ def target(text: str) -> str:
     return text.rstrip("/")
 
 
-def above_0(text: str) -> float:
-    """A share of a whole that is not nothing."""
+def a_thousandth_or_more(text: str) -> float:
+    """A share of a whole, of 0.1 % at least."""
     return quantities.part(text, 0.001)
 
 

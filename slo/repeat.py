@@ -8,9 +8,23 @@ from slo.objectives import Objective, Slo
 from slo.quantile_test import Decision
 from slo.quantities import show_s
 
+# Of a check that the same load would not hold either: what to change.
+_CHANGES = {
+    "origin": "Measure it with `slo run`, which keeps what another tool's file does not hold.",
+    "timeout": "Repeat the run with a --timeout above the limit.",
+    "judged": "Repeat the run with a --mix that has that scenario.",
+}
 
-def advice(objective: Objective, decision: Decision, measured: Measurements, slo: Slo) -> str:
-    """Rate and duration of the next run: as asked, or as long as it takes to decide this line."""
+
+def advice(
+    objective: Objective, decision: Decision, measured: Measurements, slo: Slo, check: str
+) -> str:
+    """What the next run is to be, where a check voids this line.
+
+    Rate and duration as asked, or as long as it takes to decide it.
+    """
+    if check in _CHANGES:
+        return _CHANGES[check]
     run, asked = measured.run, slo.load
     duration_s = max(
         asked.duration_s or run.duration_s, slo.validity.duration_s, *objective.limits_s, 0.0

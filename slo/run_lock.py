@@ -4,6 +4,7 @@ The kernel holds the lock and drops it with the process, however that ends, so t
 killed is in nobody's way.
 """
 
+import errno
 import fcntl
 import os
 from contextlib import suppress
@@ -13,6 +14,7 @@ from typing import IO
 from slo.rundir import RunDirError
 
 LOCK = ".writing"  # holds the writer's pid
+_NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP)
 
 
 def take(directory: Path) -> IO[str]:
@@ -25,7 +27,7 @@ def take(directory: Path) -> IO[str]:
         while True:
             lock = _opened(directory)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _locked(lock)
                 if _lies_in(directory, lock):
                     lock.truncate(0)
                     lock.write(f"{os.getpid()}\n")
@@ -34,6 +36,7 @@ def take(directory: Path) -> IO[str]:
             except BlockingIOError:
                 lock.seek(0)
                 pid = lock.read().strip()
+                lock.close()
                 by = f" by process {pid}" if pid else ""
                 why = f"a run is being written there{by}; name another --out"
                 raise RunDirError(f"{directory}: {why}") from None
@@ -55,6 +58,15 @@ def _opened(directory: Path) -> IO[str]:
         directory.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):  # another one took the folder away in between
             return (directory / LOCK).open("a+", encoding="ascii")
+
+
+def _locked(lock: IO[str]) -> None:
+    """Lock a file; on a file system that knows no locks, go without."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
 
 
 def _lies_in(directory: Path, lock: IO[str]) -> bool:

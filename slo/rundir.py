@@ -7,6 +7,7 @@ of one; logs are appended line by line, so that a crash costs at most the last l
 import csv
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, fields
@@ -61,6 +62,14 @@ def create(path: Path, *, force: bool = False) -> Path:
     except OSError as error:
         raise RunDirError(f"{path}: cannot make the run directory: {error.strerror}") from None
     return path
+
+
+def name_of_load(
+    label: str | None, mix: Iterable[str], rate_per_s: float | None, arrival: str
+) -> str:
+    """How a run is called after its load: by label or mix, and by rate or process."""
+    what = re.sub(r"[^\w.-]+", "-", label or "-".join(mix)).strip("-") or "load"
+    return f"{what}-{rate_per_s:.4g}qps" if rate_per_s else f"{what}-{arrival.split(':')[0]}"
 
 
 def default_directory(what: str, now: datetime) -> Path:

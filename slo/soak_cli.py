@@ -11,6 +11,7 @@ import typer
 
 from slo import drive, edge, rundir
 from slo import options as o
+from slo.objectives import Load
 from slo.progress import Tail
 from slo.sending import Sending, What
 from slo.verdict import EXIT_CODE, Result
@@ -50,14 +51,17 @@ def soak_(
     were too few to say, 0 else. The run's folder is the last line; soak.json in it has all windows.
     """
     whole = replace(what, rate_per_s=rate, duration_s=duration, warmup_s=warmup)
-    load = sending.load(target, asdict(whole), label="soak")
+    load = sending.load(target, whole.filled_in(Load()), label="soak")
 
     def until(directory: Path) -> Callable[[], str | None]:
         return Watch(directory, warmup, window).why_stop
 
     there = replace(sending, out=sending.folder("soak"))
     directory, code = there.send(load, edge.stderr(), until)
-    code = report(directory, warmup, window) if code != drive.EXIT_INTERRUPTED else code
+    if code != drive.EXIT_INTERRUPTED:
+        found = report(directory, warmup, window)
+        # Of a run that broke off, only what grew is proven.
+        code = code if code == drive.EXIT_INCOMPLETE and found != EXIT_CODE[Result.FAIL] else found
     typer.echo(directory)
     return code
 

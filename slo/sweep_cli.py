@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from slo import drive, rundir, slofile
+from slo import drive, edge, rundir, slofile
 from slo import options as o
 from slo.capacity_cli import Effort, Promise, searched
 from slo.children import child
@@ -149,4 +148,4 @@ def _print(answers: "Sequence[tuple[Mapping[str, str], Answer | None, str]]") ->
             continue
         ends = [f"{rate:.4g}" if rate is not None else "-" for rate in (found.passes, found.fails)]
         table.add_row(name, *ends, found.knee.word if found.knee else "not measured")
-    Console().print(table)
+    edge.stdout().print(table)

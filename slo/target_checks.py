@@ -28,6 +28,7 @@ _IDENTITY = (
 # What a server only counts up; where it falls, another process counts.
 _COUNTERS = ("output_tokens", "prompt_tokens", "cpu_s")
 _MOST_CACHED = 0.5  # of a prompt: what all prompts begin with is less
+_TEMPLATE = 0.1  # of a prompt: what a chat template says before it
 
 
 def target(document: dict[str, object] | None, server: ServerLog) -> Check:
@@ -73,22 +74,35 @@ def _restart(server: ServerLog) -> str:
 
 
 def cache(run: Run, measured: Measurements, limit: float) -> Check:
-    """Whether prompts were new to the server: most of one out of a prefix cache is no prefill."""
+    """Whether prompts were new to the server: most of one out of a prefix cache is no prefill.
+
+    A later turn of a session repeats what was said before, and is not asked about.
+    """
     allowed = f"<= {limit:.3g} of requests"
-    done = measured.judged() & measured.columns.completed
     numbers = measured.columns.numbers
+    done = measured.judged() & measured.columns.completed & np.isnan(numbers["think_s"])
     cached: Floats = numbers["cached_tokens"][done]
     known = np.isfinite(cached) & (numbers["prompt_tokens"][done] > 0)
     if not known.any():
         return unchecked(
             "prefix cache", allowed, "The server does not say what it found in a cache."
         )
-    hits = int((cached > _MOST_CACHED * numbers["prompt_tokens"][done])[known].sum())
+    prompts: Floats = numbers["prompt_tokens"][done]
+    if asked := float((run.options or {}).get("shared_prefix") or 0.0):
+        return _shared(float(cached[known].sum() / prompts[known].sum()), asked)
+    hits = int((cached > _MOST_CACHED * prompts)[known].sum())
     shown = f"{hits} of {int(known.sum())}"
-    if share := (run.options or {}).get("shared_prefix"):
-        why = f"Prompts were asked to begin alike: {100 * float(share):.3g} % of their tokens."
-        return passed("prefix cache", shown, "as the load asks", why)
     if hits > limit * known.sum():
         why = f"{hits} prompts came for the most part out of the prefix cache; they were to be new."
         return voided("prefix cache", shown, allowed, why, (*LATENCIES, "goodput"))
     return passed("prefix cache", shown, allowed, "Prompts were new to the server.")
+
+
+def _shared(found: float, asked: float) -> Check:
+    """Of prompts that were asked to begin alike, no more may be known to the server than that."""
+    shown, allowed = f"{found:.1%} of tokens", f"<= {min(1.0, asked + _TEMPLATE):.3g} of tokens"
+    why = f"Prompts were asked to begin alike: {asked:.3g} of their tokens."
+    if found > asked + _TEMPLATE:
+        why = f"{why} The server knew more of them than that."
+        return voided("prefix cache", shown, allowed, why, (*LATENCIES, "goodput"))
+    return passed("prefix cache", shown, allowed, why)

@@ -174,21 +174,22 @@ def length(measured: Measurements, slo: Slo, rows: Sequence[Row]) -> Check:
     start, end = measured.window_s
     least, planned_s = slo.validity.duration_s, measured.run.duration_s * 1.001
     shown = show_s(end - start)
-    if (end - start) * 1.001 < least:
-        turned = tuple(
-            o.label
-            for o, row in zip(slo.objectives, rows, strict=True)
-            if row.outcome is not Result.FAIL
-        )
-        why = f"The measured window was {shown}, asked are {show_s(least)} at least."
-        if turned:
-            return voided("length", shown, f">= {show_s(least)}", why, turned)
-        return noted("length", shown, f">= {show_s(least)}", f"{why} A miss is proven.")
+    short = (end - start) * 1.001 < least
+    said = f"The measured window was {shown}, asked are {show_s(least)} at least."
+    undecided = tuple(
+        o.label
+        for o, row in zip(slo.objectives, rows, strict=True)
+        if row.outcome is not Result.FAIL
+    )
+    if short and undecided:
+        return voided("length", shown, f">= {show_s(least)}", said, undecided)
     longer = [o for o in slo.objectives if max(o.limits_s, default=0.0) > planned_s]
     if longer:
         longest = show_s(max(longer[0].limits_s))
         why = f"The measured window of {shown} is shorter than a limit of {longest}."
         return voided("length", shown, f">= {longest}", why, tuple(o.label for o in longer))
+    if short:
+        return noted("length", shown, f">= {show_s(least)}", f"{said} A miss is proven.")
     limit = f">= {show_s(least)}" if least else "longer than every limit"
     return passed("length", shown, limit, "The measured window was long enough.")
 

@@ -66,7 +66,7 @@ def run(found: Found, log: SampleLog, options: argparse.Namespace, wait: Wait, s
             except GpuLostError as error:
                 records.append(gpu_sampler.lost(gpu, error))
                 gpus.remove(gpu)
-        if slow:  # after the others, since the answer of a GPU that is gone may take long
+        if slowest:  # after the others, since the answer of a GPU that is gone may take long
             gpus += [gpu for gpu in gone if gpu_sampler.is_back(found.nvml, gpu)]
         for record in records:
             log.write(record)

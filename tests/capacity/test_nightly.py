@@ -156,3 +156,19 @@ def test_systemd_finds_no_mistake_in_the_units(tmp_path: Path) -> None:
         ["systemd-analyze", "calendar", "*-*-* 02:00:00"], capture_output=True, timeout=60
     )
     assert calendar.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("keep: -1d", "keep: "),
+        ("keep: infd", "keep: "),
+        ("keep: 0d", "keep: "),
+        ("floor: 0%", "floor: "),
+    ],
+)
+def test_a_number_that_would_delete_or_alarm_for_ever_is_refused(
+    tmp_path: Path, line: str, says: str
+) -> None:
+    with pytest.raises(UsageError, match=says):
+        read_nightly(configured(tmp_path, f"  - {DOWN}\n", more=f"{line}\n"))

@@ -1,12 +1,17 @@
 """A leak is found in hours at one rate, and its absence too."""
 
 import json
+import os
+import signal
+import subprocess
+import time
 from pathlib import Path
 
 import numpy as np
 
 from slo.soak import FEWEST, growths, windows_of
-from tests.cli.conftest import slo
+from tests.cli.conftest import SLO, slo
+from tests.cli.processes import locust_of
 from tests.serving import running_target
 
 HOUR = 3600.0
@@ -48,3 +53,20 @@ def test_the_simulator_s_leak_is_found_and_ends_the_soak(tmp_path: Path) -> None
     assert FEWEST <= len(document["windows"]) < 40  # it did not go on to the end
     memory = [window["values"]["memory"] for window in document["windows"]]
     assert memory[-1] > memory[0] + 1000
+
+
+def test_a_soak_that_breaks_off_is_incomplete_though_nothing_grew(tmp_path: Path) -> None:
+    with running_target("--engine", "sim", "--gpu", "l4", "--reasoning", "none") as url:
+        argv = [*SLO, "soak", "--target", url, "--rate", "8/s", "--duration", "120s"]
+        argv += ["--window", "1s", "--warmup", "1s", "--max-tokens", "8", "--sidecar", "off"]
+        with subprocess.Popen([*argv, "--seed", "1", "--out", "soak"], cwd=tmp_path) as process:
+            requests = tmp_path / "soak" / "requests.jsonl"
+            deadline = time.monotonic() + 60
+            while not requests.exists() or requests.read_text().count("\n") < 8 * (FEWEST + 4):
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
+            os.kill(locust_of(process.pid), signal.SIGKILL)
+            assert process.wait(60) == 4
+    document = json.loads((tmp_path / "soak" / "soak.json").read_text())
+    assert not any(growth["grows"] for growth in document["growths"])
+    assert len(document["windows"]) >= FEWEST

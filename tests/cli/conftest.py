@@ -12,7 +12,7 @@ import pytest
 
 from tests.serving import running_target
 
-SLO = [sys.executable, "-m", "slo.cli"]
+SLO = [sys.executable, "-m", "slo"]
 
 QUICK = ("--rate", "10/s", "--duration", "3s", "--warmup", "1s", "--arrival", "constant")
 SHORT = ("--max-tokens", "8", "--seed", "7", "--sidecar", "off")

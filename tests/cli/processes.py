@@ -20,3 +20,11 @@ def is_running(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def locust_of(pid: int) -> int:
+    """The load engine's first process; its workers are below it."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return next(
+        int(one) for one in children if b"locust" in Path(f"/proc/{one}/cmdline").read_bytes()
+    )

@@ -145,7 +145,7 @@ def test_the_commands_of_a_pipeline_run_against_a_server(
 ) -> None:
     bin_ = place / "bin"
     bin_.mkdir()
-    (bin_ / "slo").write_text(f'#!/bin/sh\nexec {sys.executable} -m slo.cli "$@"\n')
+    (bin_ / "slo").write_text(f'#!/bin/sh\nexec {sys.executable} -m slo "$@"\n')
     (bin_ / "slo").chmod(0o755)
     paths = os.pathsep.join([str(bin_), os.environ["PATH"]])
     root = str(Path(__file__).parent.parent.parent)

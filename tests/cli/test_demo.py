@@ -60,6 +60,14 @@ def test_the_demo_ends_with_a_verdict_and_says_where_the_report_lies(tmp_path: P
         assert (report.parent / name).exists(), name
 
 
+def test_a_second_demo_does_not_write_into_the_first(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "target.log").write_text("of the first\n")
+    done = slo("demo", "--engine", "sim", "--out", "here", cwd=tmp_path)
+    says_one_line(done, 2, "slo demo: here/target.log: exists, of a demo that runs or ran there")
+    assert (tmp_path / "here" / "target.log").read_text() == "of the first\n"
+
+
 def test_an_unknown_engine_is_one_line(tmp_path: Path) -> None:
     done = slo("demo", "--engine", "vllm", cwd=tmp_path)
     says_one_line(done, 2, "slo demo: --engine: 'vllm'", "sim, hf")

@@ -10,17 +10,9 @@ import pytest
 
 from slo import rundir
 from tests.cli.conftest import SLO
-from tests.cli.processes import children_of, is_running
+from tests.cli.processes import children_of, is_running, locust_of
 
 LOAD = ["--rate", "10/s", "--duration", "60s", "--warmup", "0s", "--max-tokens", "8"]
-
-
-def locust_of(pid: int) -> int:
-    """The load engine's first process; its workers are below it."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return next(
-        int(one) for one in children if b"locust" in Path(f"/proc/{one}/cmdline").read_bytes()
-    )
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

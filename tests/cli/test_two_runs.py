@@ -1,5 +1,6 @@
 """Two runs that want one directory: the first has it for as long as it lives."""
 
+import errno
 import signal
 import subprocess
 import time
@@ -7,7 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from slo import rundir
+import pytest
+
+from slo import run_lock, rundir
 from tests.cli.conftest import SLO, says_one_line, slo
 from tests.cli.processes import children_of, is_running
 
@@ -66,3 +69,14 @@ def test_of_two_that_start_at_one_moment_one_runs(sim: str, tmp_path: Path) -> N
     assert sorted(said) == [0, 2], said
     assert "here: a run is being written there" in said[2]
     assert rundir.read_run(tmp_path / "here").counts.completed == 20
+
+
+def test_a_file_system_without_locks_is_no_reason_not_to_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    run_lock.release(tmp_path / "here", run_lock.take(tmp_path / "here"))
+    assert not (tmp_path / "here").exists()

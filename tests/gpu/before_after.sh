@@ -8,7 +8,7 @@ mkdir -p "$out"
 shape=${SHAPE:---weights random --reasoning none}
 prompts=${PROMPTS:---input-class 512-900}
 answers=${ANSWERS:---max-tokens 128 --ignore-eos --seed 1}
-slo() { python3 -m slo.cli "$@"; }
+slo() { python3 -m slo "$@"; }
 servers=()
 trap 'kill "${servers[@]}" 2>/dev/null || true' EXIT
 serve() { # NAME OPTIONS: sets $url when it is ready

@@ -12,7 +12,7 @@ trap 'kill $server 2>/dev/null' EXIT
 for _ in $(seq 240); do grep -q 'ready on' "$out/server.log" && break; sleep 0.5; done
 url=$(sed -n 's/.*ready on \(http[^ ]*\).*/\1/p' "$out/server.log")
 load() { # NAME SIDECAR RATE SECONDS TOKENS
-  python3 -m slo.cli run --target "$url" --out "$out/$1" --sidecar "$2" --rate "$3" --duration "$4" \
+  python3 -m slo run --target "$url" --out "$out/$1" --sidecar "$2" --rate "$3" --duration "$4" \
     --warmup 0s --max-tokens "$5" --arrival constant --input-class 512 --ignore-eos --seed 1 --label "$1" \
     2>"$out/$1.err" | tail -1
 }
@@ -26,5 +26,5 @@ for case in ${CASES:-prefill decode}; do
   python3 -m tests.gpu.long_contexts $case "$out/$case" ${LONG:-$how} 2>&1 | tail -3
 done
 for run in no-load host-bound prefill decode; do
-  python3 -m slo.cli diagnose "$out/$run" --json "$out/$run.json" | head -4
+  python3 -m slo diagnose "$out/$run" --json "$out/$run.json" | head -4
 done

@@ -34,3 +34,16 @@ def test_what_voids_a_run_is_an_error() -> None:
     assert lines[1] == (
         "::error file=slo.yaml,title=void%3A workers::b never reported. Voids the whole run."
     )
+
+
+def test_what_is_undecided_warns_where_it_is_taken_for_a_pass() -> None:
+    row = replace(ROW, outcome=Result.INCONCLUSIVE)
+    verdict = replace(VERDICT, result=Result.INCONCLUSIVE, rows=(row,))
+    for asked, level in (
+        ("pass", "warning"),
+        ("warn", "warning"),
+        ("fail", "error"),
+        (None, "error"),
+    ):
+        said = render(verdict, "slo.yaml", asked).splitlines()
+        assert {line.split(" ")[0] for line in said} == {f"::{level}"}

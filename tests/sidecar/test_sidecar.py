@@ -71,7 +71,7 @@ def test_a_lost_gpu_that_recovers_comes_back_in_the_log(
 
     with sidecar(tmp_path / "gpu.jsonl", "--period", "0.05", **fake_driver) as running:
         running.until(lambda lines: len(lines) > 4)
-        for times in (1, 2):
+        for times in (1, 2):  # each waits for the slowest beat
             replace(script, TWO_GPUS + "1.error.all=15\n")
             running.until(lambda lines, wanted=times: lost(lines) == wanted)
             gone = len(running.records())

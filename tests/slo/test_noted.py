@@ -7,7 +7,6 @@ import pytest
 from slo.judge import judge
 from slo.slofile import parse_slo
 from slo.verdict import Result
-from tests.slo import spoil
 from tests.slo.make_run import make_run
 
 N = 400
@@ -39,18 +38,3 @@ def test_what_stands_all_the_same_is_noted(
     assert (found.outcome, found.voids) == ("noted", ())
     assert found.why.endswith("What is said stands all the same.")
     assert verdict.result is result
-
-
-def test_prompts_that_were_asked_to_begin_alike_are_not_held_against_a_limit(
-    tmp_path: Path,
-) -> None:
-    run = make_run(tmp_path / "run", [0.1] * N)
-    spoil.in_run(options={"shared_prefix": 0.9})(run)
-    spoil.lines(
-        "requests.jsonl",
-        lambda rows: [row.replace('"cached_tokens":0', '"cached_tokens":112') for row in rows],
-    )(run)
-    verdict = judge(run, parse_slo(SLO.replace("1m", "30s")))
-    (found,) = (one for one in verdict.validity if one.check == "prefix cache")
-    assert (found.outcome, found.measured) == ("ok", "400 of 400")
-    assert found.limit == "as the load asks"

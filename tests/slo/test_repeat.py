@@ -55,3 +55,19 @@ def test_after_dropped_arrivals_the_load_is_named_too(tmp_path: Path) -> None:
     directory = make_run(tmp_path / "run", [0.1] * 300, failures={3: Failure.DROPPED})
     (row,) = judge(directory, parse_slo(SLO % ("", TTFT))).rows
     assert row.next_step.startswith("Repeat the run at 10/s for 30.0 s")
+
+
+@pytest.mark.parametrize(
+    ("objective", "check", "says"),
+    [
+        ("metric: ttft, percentile: 95, max: 70s", "timeout", "--timeout above the limit"),
+        (f"{TTFT}, scenario: code", "judged", "--mix that has that scenario"),
+    ],
+)
+def test_what_the_same_load_cannot_mend_is_told_otherwise(
+    tmp_path: Path, objective: str, check: str, says: str
+) -> None:
+    directory = make_run(tmp_path / "run", [0.1] * 800)
+    (row,) = judge(directory, parse_slo(SLO % ("", objective))).rows
+    assert row.why.startswith(f"Cannot be judged ({check})")
+    assert says in row.next_step

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from slo import load_checks, validity
+from slo import load_checks, target_checks, validity
 from slo.evidence import read_evidence
 from slo.judge import judge
 from slo.objectives import Load
@@ -186,10 +186,14 @@ def test_another_load_is_named(run: Path, asked: Load, says: str) -> None:
 
 def test_prompts_that_were_to_begin_alike_may_come_out_of_a_cache(run: Path) -> None:
     spoil.lines("requests.jsonl", lambda rows: [_cached(row) for row in rows])(run)
-    spoil.in_run(options={"shared_prefix": 0.52, "shared_by": "trace"})(run)
+    spoil.in_run(options={"shared_prefix": 0.8, "shared_by": "trace"})(run)
     [check] = [one for one in judge(run, SLO).validity if one.check == "prefix cache"]
-    assert check.outcome == "ok"
-    assert check.why == "Prompts were asked to begin alike: 52 % of their tokens."
+    assert (check.outcome, check.limit) == ("ok", "<= 0.9 of tokens")
+    assert check.why == "Prompts were asked to begin alike: 0.8 of their tokens."
+    spoil.in_run(options={"shared_prefix": 0.05})(run)
+    [check] = [one for one in judge(run, SLO).validity if one.check == "prefix cache"]
+    assert check.outcome == "void"
+    assert check.why.endswith("The server knew more of them than that.")
 
 
 def test_a_longer_run_than_asked_for_is_no_other_load(run: Path) -> None:
@@ -259,3 +263,26 @@ def test_token_counts_below_the_chunks_of_text_are_in_doubt(run: Path) -> None:
     check = validity.tokens(read_evidence(run).measured)
     assert (check.outcome, check.measured) == ("void", "400 of 400")
     assert check.voids == ("tpot", "output_tokens_per_s")
+
+
+def test_later_turns_of_a_session_may_come_out_of_a_cache(run: Path) -> None:
+    later = [row.replace('"think_s":null', '"think_s":0.5') for row in map(_cached, _rows(run))]
+    spoil.lines("requests.jsonl", lambda _: later)(run)
+    evidence = read_evidence(run)
+    check = target_checks.cache(evidence.run, evidence.measured, 0.01)
+    assert check.outcome == "not checked"
+
+
+def _rows(run: Path) -> list[str]:
+    return (run / "requests.jsonl").read_text().splitlines(keepends=True)
+
+
+def test_a_window_shorter_than_a_limit_is_void_whatever_least_duration_is_asked(run: Path) -> None:
+    measured = read_evidence(run).measured
+    missed = [replace(row, outcome=Result.FAIL) for row in judge(run, SLO).rows]
+    far = [replace(one, limit=60.0) for one in SLO.objectives]
+    for least_s in (0.0, 50.0):
+        validity_ = replace(SLO.validity, duration_s=least_s)
+        slo = replace(SLO, objectives=tuple(far), validity=validity_)
+        check = validity.length(measured, slo, missed)
+        assert (check.outcome, check.voids) == ("void", ("ttft p95",))
