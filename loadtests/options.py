@@ -167,6 +167,8 @@ def _load(options: Any) -> Load:
     rate = options.rate or (0.0 if process.has_rate else DEFAULT_RATE)
     if process.has_rate and process.rates:
         rate = process.mean_rate(rate, options.duration)
+    if (options.min_tokens or 0) > options.max_tokens and not process.trace:
+        raise OptionError(f"--min-tokens is above --max-tokens, {options.max_tokens}")
     smallest = min(low for low, _ in lengths(options.input_class))
     own = (1 - options.shared_prefix) * smallest
     if options.shared_prefix and own and own < LEAST:
@@ -206,9 +208,7 @@ def _with_trace_blocks(load: Load, rows: tuple[TraceRow, ...]) -> Load:
     if load.prompts or not any(row.blocks for row in rows):
         return load
     if load.shared_prefix:
-        raise OptionError(
-            "--shared-prefix: the trace's hash_ids say what prompts share; leave it away"
-        )
+        raise OptionError("--shared-prefix: the trace's hash_ids say what is shared; leave it away")
     return replace(load, trace_shared=round(shared_share(rows, load.end_s), 4))
 
 

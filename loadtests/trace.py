@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -61,14 +60,18 @@ def mean_rate(rows: tuple[TraceRow, ...], start_s: float, end_s: float) -> float
 
 def shared_share(rows: tuple[TraceRow, ...], end_s: float) -> float:
     """How much of all prompts due before then had stood at the beginning of an earlier one."""
-    seen: set[int] = set()
+    seen: dict[int, int] = {}  # of each block, the most tokens that were sent
     total = shared = 0
     for row in rows:
         if row.at_s < end_s:
-            known = sum(1 for _ in takewhile(seen.__contains__, row.blocks))
             total += row.input_tokens
-            shared += min(row.input_tokens - LEAST, known * BLOCK)
-            seen.update(row.blocks)
+            whole = True
+            for at, block in enumerate(row.blocks):
+                sent = min(BLOCK, max(0, row.input_tokens - LEAST - at * BLOCK))
+                known = min(sent, seen.get(block, 0)) if whole else 0
+                shared += known
+                whole = known == BLOCK
+                seen[block] = max(sent, seen.get(block, 0))
     return shared / total if total else 0.0
 
 

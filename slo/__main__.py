@@ -11,6 +11,9 @@ def main() -> int:
     """Load the command, and run it."""
     # An exception would have to pass through whatever is being imported just then.
     signal.signal(signal.SIGINT, _stop)
+    for name in ("stdout", "stderr"):  # closed by who started us: then nobody listens there
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
     from slo import cli
 
     code = cli.main()

@@ -156,5 +156,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return int(command.invoke(context) or 0)
     except typer.Exit as end:
         return end.exit_code
+    except (
+        SystemExit
+    ) as end:  # rich's, where nobody reads on: its 1 would say that an SLO is missed
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        return ending.EXIT_BROKEN_PIPE
     except (Exception, KeyboardInterrupt) as error:
         return ending.exit_code(error, name, debug=switches.debug)

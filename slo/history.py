@@ -120,7 +120,7 @@ def opened(url: str) -> Iterator[History]:
     try:
         nights, values = _tables(engine, url)
         yield History(engine, nights, values)
-    except sa.exc.OperationalError as error:
+    except sa.exc.DatabaseError as error:
         raise UsageError(f"{shown(url)}: {str(error.orig).strip().splitlines()[0]}") from None
     finally:
         engine.dispose()

@@ -8,8 +8,10 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from slo import rundir
+from slo.ending import UsageError
 from slo.histograms import write_hlog
 from slo.import_formats import Foreign, ForeignRun
+from slo.quantities import MOST_S
 from slo.record import Arrival, Failure, Phase, Record
 from slo.rundir import Counts, Run
 
@@ -28,10 +30,15 @@ def write(found: ForeignRun, directory: Path, timeout_s: float) -> Run:
     """Write a run directory of what another tool measured.
 
     Raises:
+        UsageError: its times are those of no run.
         RunDirError: the directory holds a run already, or cannot be made.
     """
-    rundir.create(directory)
     start = min(one.due_s for one in found.requests)
+    latest = max(max(one.due_s, one.ended_s or 0.0) for one in found.requests)
+    if not latest - start <= MOST_S:
+        hours = MOST_S / 3600
+        raise UsageError(f"its times span {latest - start:.3g} s; allowed: {hours:,.0f} h or less")
+    rundir.create(directory)
     ordered = sorted(found.requests, key=lambda one: one.due_s)
     records = [_record(seq, one, start) for seq, one in enumerate(ordered)]
     rundir.write_schedule(directory, map(_arrival, records))

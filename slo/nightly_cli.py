@@ -8,6 +8,7 @@ import typer
 
 from slo import edge, rundir
 from slo import options as o
+from slo.ending import UsageError
 from slo.verdict import EXIT_CODE, Result
 
 if TYPE_CHECKING:
@@ -49,9 +50,7 @@ def trend_(
     floor: Annotated[
         float, o.option("X%", o.a_thousandth_or_more, "Smaller changes of level are not told.")
     ] = "3%",  # type: ignore[assignment]  # typer parses it
-    recent: Annotated[
-        int, typer.Option(metavar="N", help="Nights that decide the exit code.")
-    ] = 14,
+    recent: Annotated[int, o.count("Nights that decide the exit code.")] = 14,
     html: Annotated[Path | None, o.file("Also a page here.")] = None,
     json: Annotated[Path | None, o.file("Also JSON here.")] = None,
 ) -> int:
@@ -61,8 +60,15 @@ def trend_(
     """
     from slo.history import opened
 
+    if "://" not in history and not Path(history).exists():
+        raise UsageError(f"{history}: no such history; `slo nightly` makes it")
     with opened(history) as found:
         nights = found.nights(target)
+        if target is not None and not nights:
+            known = ", ".join(sorted({night.target for night in found.nights()})) or "none"
+            raise UsageError(
+                f"--target: {target!r} has no night on record; those that have: {known}"
+            )
     return EXIT_CODE[Result.FAIL] if _told(nights, floor, recent, html, json) else 0
 
 

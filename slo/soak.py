@@ -42,11 +42,13 @@ class Growth:
     low: float
     high: float
     grows: bool
+    steady: bool  # sure to grow by no more than is worth telling
 
     @property
     def sentence(self) -> str:
-        """E.g. "memory grows by 12.1 %/h (11.0 to 13.2), from 4,010 to 10,020 MiB"."""
-        way = "grows" if self.grows else "does not grow"
+        """E.g. "memory grows: 12.1 %/h (11.0 to 13.2 ...), from 4,010 MiB to 10,020 MiB"."""
+        not_sure = "does not grow" if self.steady else "cannot be said to grow or not"
+        way = "grows" if self.grows else not_sure
         unit = " MiB" if self.what == "memory" else " s"
         return (
             f"{self.what} {way}: {100 * self.per_hour:.3g} %/h ({100 * self.low:.3g} to"
@@ -120,6 +122,7 @@ def _growth(windows: Sequence[Window], what: str, floor: float) -> Growth | None
     return Growth(
         what, start, end, float(slope) / start, float(low) / start, float(high) / start,
         grows=bool(low / start > floor),
+        steady=bool(high / start <= floor),
     )  # fmt: skip
 
 

@@ -48,7 +48,8 @@ def soak_(
     """Load a target for hours, and say whether its memory or its latency grows.
 
     The run ends early once that is sure. Exits with 1 where something grows, 3 where the windows
-    were too few to say, 0 else. The run's folder is the last line; soak.json in it has all windows.
+    cannot say of all, 0 where all is steady. The run's folder is the last line; soak.json in it has
+    all windows.
     """
     whole = replace(what, rate_per_s=rate, duration_s=duration, warmup_s=warmup)
     load = sending.load(target, whole.filled_in(Load()), label="soak")
@@ -58,12 +59,11 @@ def soak_(
 
     there = replace(sending, out=sending.folder("soak"))
     directory, code = there.send(load, edge.stderr(), until)
-    if code != drive.EXIT_INTERRUPTED:
-        found = report(directory, warmup, window)
-        # Of a run that broke off, only what grew is proven.
-        code = code if code == drive.EXIT_INCOMPLETE and found != EXIT_CODE[Result.FAIL] else found
+    found = report(directory, warmup, window)
     typer.echo(directory)
-    return code
+    # Of a run that broke off, only what grew is proven.
+    broke_off = code == drive.EXIT_INCOMPLETE and found != EXIT_CODE[Result.FAIL]
+    return code if broke_off or code == drive.EXIT_INTERRUPTED else found
 
 
 class Watch:
@@ -115,7 +115,7 @@ def windows(directory: Path, e2e: "list[Pair]", warmup_s: float, window_s: float
 
 def report(directory: Path, warmup_s: float, window_s: float) -> int:
     """Write soak.json, say what grew, and return the exit code."""
-    from slo.soak import FEWEST, growths
+    from slo.soak import FEWEST, FLOORS, growths
 
     e2e = list(e2e_of(Tail(directory / rundir.REQUESTS).lines()))
     found = windows(directory, e2e, warmup_s, window_s)
@@ -130,7 +130,8 @@ def report(directory: Path, warmup_s: float, window_s: float) -> int:
         typer.echo(growth.sentence)
     if any(growth.grows for growth in grown):
         return EXIT_CODE[Result.FAIL]
-    if not grown:
-        typer.echo(f"{len(found)} windows are too few to say; needed are {FEWEST}")
-        return EXIT_CODE[Result.INCONCLUSIVE]
-    return 0
+    for what in FLOORS.keys() - {growth.what for growth in grown}:
+        known = sum(one.values[what] is not None for one in found)
+        typer.echo(f"{what}: measured in {known} windows; needed are {FEWEST} to say more")
+    sure = len(grown) == len(FLOORS) and all(growth.steady for growth in grown)
+    return EXIT_CODE[Result.PASS if sure else Result.INCONCLUSIVE]

@@ -18,6 +18,14 @@ def count(least: int) -> Callable[[str], int]:
     return number
 
 
+def port(text: str) -> int:
+    """An option's type: a TCP port, or 0."""
+    value = int(text)
+    if not 0 <= value <= 65535:
+        raise argparse.ArgumentTypeError(f"{text} is no port; allowed: 0 to 65535")
+    return value
+
+
 def amount(text: str) -> float:
     """An option's type: a finite number that is not negative."""
     value = float(text)
@@ -69,7 +77,7 @@ def add_options(serve: argparse.ArgumentParser) -> None:
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add(
         "--port",
-        type=count(0),
+        type=port,
         default=8000,
         help="0: a free one, named in the ready line (default: %(default)s)",
     )

@@ -70,3 +70,14 @@ def test_a_soak_that_breaks_off_is_incomplete_though_nothing_grew(tmp_path: Path
     document = json.loads((tmp_path / "soak" / "soak.json").read_text())
     assert not any(growth["grows"] for growth in document["growths"])
     assert len(document["windows"]) >= FEWEST
+
+
+def test_what_the_windows_cannot_tell_is_no_pass() -> None:
+    rng = np.random.default_rng(2)
+    e2e = [(float(t), float(rng.exponential(0.2))) for t in range(100)]
+    found = growths(windows_of(e2e, [], start_s=0.0, end_s=100.0, window_s=10.0))
+    assert [(one.what, one.grows, one.steady) for one in found] == [
+        ("e2e p50", False, False),
+        ("e2e p95", False, False),
+    ]
+    assert "cannot be said to grow or not" in found[0].sentence

@@ -9,7 +9,7 @@ import numpy as np
 from slo.change_points import change_points
 from slo.history import Night, opened
 from slo.trend import changes, regressed, series_of
-from tests.cli.conftest import slo
+from tests.cli.conftest import says_one_line, slo
 
 YEAR = 365
 NOISE = 0.02
@@ -117,3 +117,12 @@ def test_a_year_with_two_regressions_names_both_nights_and_what_changed(tmp_path
     nowhere = slo("trend", "--history", "nightly.db", "--html", "none/t.html", cwd=tmp_path)
     assert nowhere.returncode == 2
     assert "none/t.html: cannot be written: No such file" in nowhere.stderr
+
+
+def test_a_history_that_is_none_is_refused(tmp_path: Path) -> None:
+    says_one_line(slo("trend", "--history", "nope.db", cwd=tmp_path), 2, "nope.db: no such history")
+    assert not (tmp_path / "nope.db").exists()
+    (tmp_path / "slo.yaml").write_text("version: 1\n" * 100)
+    wrong = slo("trend", "--history", "slo.yaml", cwd=tmp_path)
+    says_one_line(wrong, 2, "slo.yaml: file is not a database")
+    says_one_line(slo("trend", "--recent", "-1", cwd=tmp_path), 2, "--recent: '-1' is out of range")

@@ -10,6 +10,7 @@ import pytest
 
 from slo.ending import UsageError
 from slo.import_formats import read
+from slo.import_run import write
 from tests.slo.test_import import FOREIGN, aiperf, guidellm
 
 AIPERF = "allowed: a line of AIPerf's profile_export.jsonl with metadata.request_start_ns, "
@@ -123,3 +124,12 @@ def test_a_row_of_locust_that_is_cut_off_is_named(tmp_path: Path, ending: str) -
 def test_what_another_tool_wrote_is_never_a_traceback(tool: str, name: str) -> None:
     if not name.startswith(tool):
         assert refused(FOREIGN / name, tool).startswith((name, "locust"))
+
+
+def test_times_of_no_run_are_refused(tmp_path: Path) -> None:
+    told = json.loads((FOREIGN / "vllm.json").read_text())
+    told["start_times"][0] = 1e12
+    (tmp_path / "v.json").write_text(json.dumps(told))
+    with pytest.raises(UsageError, match=r"times span .* s; allowed: 10,000 h or less"):
+        write(read(tmp_path / "v.json", "vllm", None), tmp_path / "run", 600.0)
+    assert not (tmp_path / "run").exists()
