@@ -23,6 +23,7 @@ Exit codes:
   4    INVALID: the run cannot be judged, or is not complete
   70   a fault of our own
   130  stopped by Ctrl-C or SIGTERM; what was measured until then is kept
+  141  whoever read the output closed it
 """
 
 
