@@ -57,12 +57,12 @@ def test_the_simulator_s_leak_is_found_and_ends_the_soak(tmp_path: Path) -> None
 
 def test_a_soak_that_breaks_off_is_incomplete_though_nothing_grew(tmp_path: Path) -> None:
     with running_target("--engine", "sim", "--gpu", "l4", "--reasoning", "none") as url:
-        argv = [*SLO, "soak", "--target", url, "--rate", "8/s", "--duration", "120s"]
-        argv += ["--window", "1s", "--warmup", "1s", "--max-tokens", "8", "--sidecar", "off"]
+        argv = [*SLO, "soak", "--target", url, "--rate", "20/s", "--duration", "120s"]
+        argv += ["--window", "500ms", "--warmup", "1s", "--max-tokens", "8", "--sidecar", "off"]
         with subprocess.Popen([*argv, "--seed", "1", "--out", "soak"], cwd=tmp_path) as process:
             requests = tmp_path / "soak" / "requests.jsonl"
             deadline = time.monotonic() + 60
-            while not requests.exists() or requests.read_text().count("\n") < 8 * (FEWEST + 4):
+            while not requests.exists() or requests.read_text().count("\n") < 10 * (FEWEST + 8):
                 assert time.monotonic() < deadline
                 time.sleep(0.2)
             os.kill(locust_of(process.pid), signal.SIGKILL)

@@ -1,5 +1,7 @@
 """What the kernel says of the processes below one."""
 
+import subprocess
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,3 +30,12 @@ def locust_of(pid: int) -> int:
     return next(
         int(one) for one in children if b"locust" in Path(f"/proc/{one}/cmdline").read_bytes()
     )
+
+
+def until_written(process: "subprocess.Popen[str]", path: Path) -> None:
+    """Wait until a process that runs has written to a file."""
+    deadline = time.monotonic() + 30
+    while not (path.exists() and path.stat().st_size):
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.1)

@@ -3,14 +3,13 @@
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from slo import rundir
 from tests.cli.conftest import SLO
-from tests.cli.processes import children_of, is_running, locust_of
+from tests.cli.processes import children_of, is_running, locust_of, until_written
 
 LOAD = ["--rate", "10/s", "--duration", "60s", "--warmup", "0s", "--max-tokens", "8"]
 
@@ -26,11 +25,7 @@ def test_a_run_whose_engine_is_killed_is_incomplete(sim: str, tmp_path: Path, wo
         text=True,
     ) as process:
         requests = tmp_path / "here" / rundir.REQUESTS
-        deadline = time.monotonic() + 30
-        while not (requests.exists() and requests.stat().st_size):
-            assert time.monotonic() < deadline
-            assert process.poll() is None, process.communicate()[1]
-            time.sleep(0.1)
+        until_written(process, requests)
         below = children_of(process.pid)
         os.kill(locust_of(process.pid), signal.SIGKILL)
         out, err = process.communicate(timeout=40)

@@ -12,7 +12,7 @@ import pytest
 
 from slo import rundir
 from tests.cli.conftest import QUICK, SHORT, SLO, slo
-from tests.cli.processes import children_of, is_running
+from tests.cli.processes import children_of, is_running, until_written
 from tests.serving import running_target
 
 
@@ -67,11 +67,7 @@ def test_stopping_a_run_keeps_what_was_measured_and_leaves_no_process(
         argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         requests = tmp_path / "here" / "requests.jsonl"
-        deadline = time.monotonic() + 30
-        while not (requests.exists() and requests.stat().st_size):
-            assert time.monotonic() < deadline
-            assert process.poll() is None, process.communicate()[1]
-            time.sleep(0.1)
+        until_written(process, requests)
         below = children_of(process.pid)
         assert len(below) >= 4  # Locust, its two workers, the sidecar
         process.send_signal(number)

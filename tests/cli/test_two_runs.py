@@ -12,7 +12,7 @@ import pytest
 
 from slo import run_lock, rundir
 from tests.cli.conftest import SLO, says_one_line, slo
-from tests.cli.processes import children_of, is_running
+from tests.cli.processes import children_of, is_running, until_written
 
 LOAD = ("--rate", "10/s", "--warmup", "0s", "--max-tokens", "8", "--sidecar", "off")
 SHORT = (*LOAD, "--duration", "2s", "--arrival", "constant", "--out", "here")
@@ -25,19 +25,16 @@ def writing(sim: str, place: Path) -> Iterator["subprocess.Popen[str]"]:
     argv = [*SLO, "run", "--target", sim, *LONG]
     requests = place / "here" / rundir.REQUESTS
     with subprocess.Popen(argv, cwd=place, stderr=subprocess.PIPE, text=True) as process:
-        deadline = time.monotonic() + 30
-        while not (requests.exists() and requests.stat().st_size):
-            assert time.monotonic() < deadline
-            assert process.poll() is None, process.communicate()[1]
-            time.sleep(0.1)
+        until_written(process, requests)
         below = children_of(process.pid)
         try:
             yield process
         finally:
             process.send_signal(signal.SIGKILL)
             process.communicate()
+            deadline = time.monotonic() + 60
             while any(map(is_running, below)):  # they end with it, after a short drain
-                assert time.monotonic() < deadline + 60
+                assert time.monotonic() < deadline
                 time.sleep(0.1)
 
 
