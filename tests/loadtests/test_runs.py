@@ -175,6 +175,7 @@ def test_failed_requests_do_not_change_the_exit_code(faults: str, tmp_path: Path
         (("--mix", "maths=1"), "'maths' is no scenario; allowed: math, code"),
         (("--arrival", "poison"), "'poison' is no arrival process"),
         (("--arrival", "ramp:1/s,2/s", "--rate", "3/s"), "leave --rate away"),
+        (("--max-tokens", "8", "--min-tokens", "30"), "--min-tokens is above --max-tokens, 8"),
         (("--arrival", "spike:9/s,30s"), "no shorter than --duration"),
         (("--arrival", "replay:/none.csv"), "/none.csv: cannot be read"),
         (("--prompts", "/none.csv"), "/none.csv: cannot be read"),
