@@ -48,7 +48,7 @@ check-style: $(VENV)/.installed
 	$(BIN)/mypy
 
 test: check-style browser postgres tests/node_modules/.installed .prometheus/usr/bin/prometheus
-	$(BIN)/pytest -n 2 --dist loadfile --ignore tests/loadtests --ignore tests/benchmarks
+	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --ignore tests/loadtests --ignore tests/benchmarks
 	$(BIN)/pytest tests/loadtests  # by itself; what is timed stands in tests/benchmarks: make bench
 
 # Real vLLM on the CPU, in an environment of its own: torchvision and its like break beside a CPU torch.

@@ -4,11 +4,13 @@ import io
 import json
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from slo import progress, rundir
 from slo.progress import Progress, Tail
 from slo.record import Failure
+from slo.rundir import read_run
 from tests.slo.make_run import make_run
 
 
@@ -91,10 +93,18 @@ def test_a_line_that_is_no_record_does_not_end_the_view(tmp_path: Path) -> None:
     assert snapshot.ended == 3
 
 
+def seconds_after_the_start(
+    seconds: float, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ns = read_run(directory).t0_mono_ns + round(seconds * 1e9)
+    monkeypatch.setattr(progress.time, "monotonic_ns", lambda: now_ns)
+
+
 def test_without_a_terminal_the_view_is_plain_lines_with_one_every_ten_seconds(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_run(tmp_path, [0.1] * 10)
+    seconds_after_the_start(10.5, tmp_path, monkeypatch)
     out = io.StringIO()
     with progress.view(tmp_path, Console(file=out)) as refresh:
         refresh()
@@ -103,8 +113,9 @@ def test_without_a_terminal_the_view_is_plain_lines_with_one_every_ten_seconds(
     assert "\x1b" not in out.getvalue()
 
 
-def test_on_a_terminal_the_view_is_a_panel(tmp_path: Path) -> None:
+def test_on_a_terminal_the_view_is_a_panel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_run(tmp_path, [0.1] * 100)
+    seconds_after_the_start(9.9, tmp_path, monkeypatch)
     out = io.StringIO()
     with progress.view(tmp_path, Console(file=out, force_terminal=True, width=100)) as refresh:
         refresh()

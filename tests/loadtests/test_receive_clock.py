@@ -19,20 +19,33 @@ def pair() -> Any:
             yield ours, theirs
 
 
+def wait_until_the_kernel_stamps(clock: ReceiveClock, ours: Any, theirs: Any) -> None:
+    """The kernel begins some time after the first socket asks; until then it stamps on reading."""
+    for _ in range(500):
+        theirs.send(b"x")
+        time.sleep(0.01)
+        clock.refresh()
+        _, beside, _, _ = ours.recvmsg(100, ROOM)
+        if time.perf_counter_ns() - clock.came_ns(beside) > 5_000_000:
+            return
+    pytest.fail("in 5 s no packet bore the time that it came in")
+
+
 def test_a_busy_process_reads_late_and_knows_when_bytes_came(pair: Any) -> None:
     ours, theirs = pair
     clock = ReceiveClock(KERNEL)
     assert clock.stamp(ours)
-    theirs.send(b"wakes the kernel's stamping")
-    ours.recvmsg(100, ROOM)
+    wait_until_the_kernel_stamps(clock, ours, theirs)
+    after_sending_ns = []
     for _ in range(5):
         sent_ns = time.perf_counter_ns()
         theirs.send(b"x")
         time.sleep(0.05)
         clock.refresh()
         _, beside, _, _ = ours.recvmsg(100, ROOM)
-        came_ns = clock.came_ns(beside)
-        assert sent_ns <= came_ns < sent_ns + 20_000_000
+        after_sending_ns.append(clock.came_ns(beside) - sent_ns)
+    assert min(after_sending_ns) >= 0
+    assert sorted(after_sending_ns)[2] < 20_000_000  # one of them may meet a busy machine
     assert clock.kind == KERNEL
 
 
