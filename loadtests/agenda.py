@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from loadtests.chat_request import head, request
 from loadtests.conversation import Conversation
-from loadtests.options import Plan
 from loadtests.outcome import Outcome, unsent
+from loadtests.plan import Plan
 from loadtests.schedule import of_worker, sessions
 from slo.record import Arrival, Failure
 

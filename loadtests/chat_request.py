@@ -4,8 +4,8 @@ import json
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from loadtests.options import Plan
 from loadtests.own_prompts import Message
+from loadtests.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)

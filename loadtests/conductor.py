@@ -16,7 +16,7 @@ from gevent.event import Event
 
 from loadtests import clock_sync
 from loadtests.handover import END, PING, PONG, READY, RECORDS, START, STOP, Tally
-from loadtests.options import Plan
+from loadtests.plan import Plan
 from loadtests.preflight import TargetError, ask, listed_models, look
 from loadtests.reasoning import UNKNOWN
 from loadtests.run_writer import RunWriter

@@ -14,8 +14,8 @@ from gevent.event import AsyncResult, Event
 from loadtests.clock_sync import boot_id
 from loadtests.handover import END, PING, PONG, READY, RECORDS, START, STOP, Desk
 from loadtests.open_loop import OpenLoop
-from loadtests.options import Plan, plan_of
 from loadtests.outcome import Outcome
+from loadtests.plan import Plan, plan_of
 
 HAND_OVER_S = 0.2  # often and little: what takes long delays stamps
 

@@ -13,7 +13,8 @@ from locust.runners import MasterRunner, WorkerRunner
 
 from loadtests.conductor import COMPLETE, INCOMPLETE, UNUSABLE, Conductor
 from loadtests.crew import CrewMember
-from loadtests.options import OptionError, add_options, plan_of
+from loadtests.options import add_options
+from loadtests.plan import OptionError, plan_of
 
 STOP_WAIT_S = 20.0
 FLUSH_S = 0.3  # a message needs this long to leave a process that ends

@@ -17,8 +17,8 @@ from gevent.event import Event
 from loadtests.agenda import Agenda, Ready
 from loadtests.chat_request import origin
 from loadtests.exchange import Exchange
-from loadtests.options import Plan
 from loadtests.outcome import Outcome, outcome, unsent
+from loadtests.plan import Plan
 from loadtests.precise_timer import PreciseTimer
 from loadtests.receive_clock import ReceiveClock
 from loadtests.spare_time import SpareTime, collected_in_spare_time

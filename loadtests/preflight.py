@@ -7,8 +7,8 @@ from typing import Any
 
 from loadtests.answer import read_answer
 from loadtests.chat_request import head, origin, request
-from loadtests.options import AUTO, Plan
 from loadtests.own_prompts import own_prompts
+from loadtests.plan import AUTO, Plan
 from loadtests.prompts import prompt, prompt_id
 from loadtests.reasoning import MODES, mode_seen
 from loadtests.stream import converse

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from loadtests.code_prompts import CodeAnswer, code_problem
-from loadtests.input_lengths import CLASSES, LEAST
 from loadtests.math_prompts import MathAnswer, math_problem
 from loadtests.shared_prefix import BLOCK, blocks_text, shared_text
+from slo.input_lengths import CLASSES, LEAST
 
 LANGS = ("zh", "en")
 

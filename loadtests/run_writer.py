@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from loadtests.handover import Tally
-from loadtests.options import Plan
+from loadtests.plan import Plan
 from loadtests.preflight import Target
 from loadtests.prompts import check
 from loadtests.receive_clock import KERNEL, PROCESS

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from loadtests.input_lengths import drawn_length
 from loadtests.own_prompts import own_id, own_prompts
 from loadtests.prompts import LANGS, prompt_id
 from loadtests.trace import TraceRow, trace_rows
 from slo.arrival import Process, parse, warped
+from slo.input_lengths import lengths
 from slo.record import Arrival, Phase
 
 OWN = "own"  # the scenario of a user's own prompts
@@ -26,7 +26,7 @@ class Load:
     warmup_s: float
     duration_s: float
     mix: dict[str, float]
-    input_class: str  # as loadtests.input_lengths reads it
+    input_class: str  # as slo.input_lengths reads it
     max_tokens: int
     seed: int
     turns: int = 1  # of a session
@@ -123,7 +123,7 @@ def _turns(
     phase = "measured" if due_s is None else load.phase(due_s)
     own = own_prompts(load.prompts)[_own_index(load, session)] if load.prompts else None
     for turn in range(load.turns if own is None else min(load.turns, len(own.turns))):
-        input_class, max_tokens = drawn_length(load.input_class, contents), load.max_tokens
+        input_class, max_tokens = _drawn_length(load.input_class, contents), load.max_tokens
         blocks: tuple[int, ...] = ()
         if traced is not None:
             input_class, max_tokens = str(traced.input_tokens), traced.output_tokens
@@ -148,6 +148,11 @@ def _turns(
             after_seq=seq + turn - 1 if turn else None,
             think_s=load.think_s if turn else None,
         )
+
+
+def _drawn_length(text: str, contents: random.Random) -> str:
+    low, high = contents.choice(lengths(text))
+    return str(low if low == high else contents.randint(low, high))
 
 
 def _own_index(load: Load, session: int) -> int:

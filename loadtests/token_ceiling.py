@@ -2,7 +2,7 @@
 
 import math
 
-from loadtests.options import Plan
+from loadtests.plan import Plan
 from slo.record import Arrival, Failure, Record
 
 _NOT_ASKED = (Failure.UNRESOLVED, Failure.REFUSED, Failure.CONNECT_TIMEOUT, Failure.TLS)

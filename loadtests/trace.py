@@ -7,6 +7,7 @@ output_length, and in hash_ids what of a prompt stood in other prompts too).
 
 import csv
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -14,8 +15,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from loadtests.input_lengths import LEAST
 from loadtests.shared_prefix import BLOCK
+from slo.input_lengths import LEAST
 
 # Names of the three columns, however a publisher capitalises them.
 _TIMES = ("timestamp", "time")
@@ -96,14 +97,24 @@ def _row(cells: dict[str, Any], where: str) -> TraceRow:
         raise ValueError(f"{where}: no {names[0]}; a trace has {', '.join(n[0] for n in _NAMES)}")
 
     try:
-        came, tokens_in, tokens_out = (found(names) for names in _NAMES)
-        blocks = _blocks(cells.get("hash_ids"), int(tokens_in))
-        return TraceRow(_seconds(came), max(LEAST, int(tokens_in)), max(1, int(tokens_out)), blocks)
-    except (TypeError, OverflowError) as error:
+        came, *tokens = (found(names) for names in _NAMES)
+        tokens_in, tokens_out = map(_tokens, _NAMES[1:], tokens)
+        blocks = _blocks(cells.get("hash_ids"), tokens_in)
+        return TraceRow(_seconds(came), max(LEAST, tokens_in), max(1, tokens_out), blocks)
+    except TypeError as error:
         raise ValueError(f"{where}: {error}") from None
     except ValueError as error:
         said = str(error)
         raise ValueError(said if said.startswith(where) else f"{where}: {said}") from None
+
+
+def _tokens(names: tuple[str, ...], said: Any) -> int:
+    try:
+        if (tokens := int(said)) >= 0:
+            return tokens
+    except (ValueError, OverflowError):
+        pass
+    raise ValueError(f"{names[-1]} {str(said)[:60]} is no whole number of 0 or more")
 
 
 def _blocks(ids: Any, tokens: int) -> tuple[int, ...]:
@@ -122,6 +133,8 @@ _NAMES = (_TIMES, _INPUTS, _OUTPUTS)
 def _seconds(came: Any) -> float:
     """Mooncake's numbers are ms; Azure's are dates with seven digits of a second."""
     if isinstance(came, int | float):
+        if not math.isfinite(came):
+            raise ValueError(f"timestamp {came} is no time")
         return came / 1e3
     day, _, fraction = str(came).strip().partition(".")
     digits = fraction.split("+")[0].rstrip("Z")

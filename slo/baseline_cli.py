@@ -5,7 +5,9 @@ from typing import Annotated
 
 import typer
 
+from slo import options as o
 from slo.check_cli import BASELINES, Store
+from slo.ending import UsageError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -18,13 +20,17 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Of the baseline.")]
 
 @app.command(name="set")
 def set_(
-    name: Name,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, - _ .")],
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run whose verdict is PASS.")],
     store: Store = BASELINES,
 ) -> int:
     """Let NAME stand for RUN, which passed."""
     from slo import baselines
 
+    try:
+        o.word(name)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
     named = baselines.set_baseline(name, run, store)
     typer.echo(f"{name}: {named.run_id} ({store})")
     return 0
@@ -44,7 +50,6 @@ def list_(store: Store = BASELINES) -> int:
 def show(name: Name, store: Store = BASELINES) -> int:
     """Say which run NAME stands for, and whether it can still be compared with."""
     from slo import baselines
-    from slo.ending import UsageError
 
     named = baselines.read_store(store).get(name)
     if named is None:

@@ -32,13 +32,17 @@ def limits_for(
     """Where and how finely to search.
 
     Raises:
-        UsageError: the range is empty.
+        UsageError: the range or the budget holds nothing to probe.
     """
     start = low or (FIRST_RATE if whole else slo.load.rate_per_s or FIRST_RATE)
     bottom = low or (1.0 if whole else start / _FACTOR)
     top = high or math.inf
     if top <= bottom:
         raise UsageError(f"--max: {top:g} is not above --min: {bottom:g}")
+    if whole and not (bottom.is_integer() and (top.is_integer() or high is None)):
+        raise UsageError("--min, --max: users are whole numbers")
+    if budget_s <= shortest_s:
+        raise UsageError(f"--budget: {budget_s:g} s is not above --shortest: {shortest_s:g} s")
     slowest = max((limit for o in slo.objectives for limit in o.limits_s), default=0.0)
     return Limits(
         low=bottom,

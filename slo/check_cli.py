@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from slo import baselines, drive, planning, rundir, slofile, verdict_file
+from slo import baselines, drive, planning, run_lock, rundir, slofile, verdict_file
 from slo import options as o
 from slo.edge import existing, stderr, stdout, writing
 from slo.ending import UsageError
@@ -34,6 +34,10 @@ BaselineName = Annotated[
     str | None,
     typer.Option(metavar="NAME|RUN", help="Baseline of max_change; default: slo.yaml's."),
 ]
+Inconclusive = Annotated[
+    str | None,
+    o.option("WORD", o.one_of(*INCONCLUSIVE), "fail (1), pass (0), warn (0). Default: exit 3."),
+]
 Store = Annotated[
     Path, typer.Option("--baselines", metavar="FILE", help="Where baselines are kept by name.")
 ]
@@ -41,6 +45,7 @@ Store = Annotated[
 
 @o.with_groups
 def check_(
+    context: typer.Context,
     run: Annotated[
         Path | None, typer.Argument(metavar="[RUN]", help="A run directory; or give --target.")
     ] = None,
@@ -53,10 +58,7 @@ def check_(
         float | None,
         o.time("End the load after so long, and judge what is there."),
     ] = None,
-    inconclusive: Annotated[
-        str | None,
-        o.option("WORD", o.one_of(*INCONCLUSIVE), "fail (1), pass (0), warn (0). Default: exit 3."),
-    ] = None,
+    inconclusive: Inconclusive = None,
     annotations: Annotated[
         str | None, o.option("NAME", o.one_of("github"), "Also print workflow commands: github.")
     ] = None,
@@ -85,7 +87,13 @@ def check_(
     if (run is None) == (target is None):
         raise UsageError("give a RUN directory, or --target URL to make one")
     if run is not None:
-        return _concluded(existing(run), asked)
+        if ignored := o.typed(context, Sending, "budget"):
+            raise UsageError(f"{ignored[0]}: RUN is there already; this goes with --target")
+        if pid := run_lock.writer(existing(run)):
+            raise UsageError(
+                f"{run}: process {pid} still writes this run; judge it when it has ended"
+            )
+        return _concluded(run, asked)
     load = sending.load(target or "", What().filled_in(objectives.load))
     directory, code = _loaded(load, sending, objectives, budget)
     try:

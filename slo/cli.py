@@ -79,11 +79,11 @@ app.command(name="import-openslo")(import_cli.import_openslo_)
 
 
 @app.command()
-def report(run: o.RunDirectory) -> int:
-    """Draw the reports of a judged run again."""
+def report(run: o.RunDirectory, inconclusive: check_cli.Inconclusive = None) -> int:
+    """Draw the reports of a judged run again; --inconclusive is for junit.xml, as in slo check."""
     directory = existing(run)
     verdict = verdict_file.read_verdict(directory)
-    check_cli.draw(directory, verdict)
+    check_cli.draw(directory, verdict, inconclusive=inconclusive)
     typer.echo(directory / check_cli.HTML)
     return 0
 

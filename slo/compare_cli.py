@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -45,16 +46,17 @@ class Allowed:
     """What may get worse by how much, and what is said of it besides."""
 
     allow: Annotated[
-        float, o.option("X%", quantities.share, "By which a latency or rate may get worse.")
+        float, o.option("X%", o.growth, "By which a latency or rate may get worse.")
     ] = "5%"  # type: ignore[assignment]  # typer parses it
     allow_points: Annotated[
         float,
-        o.option("X%", quantities.share, "By which a share (errors, accuracy) may, in points."),
+        o.option("X%", quantities.part, "By which a share (errors, accuracy) may, in points."),
     ] = "1%"  # type: ignore[assignment]
     gate: Annotated[
         list[str] | None,
         typer.Option(
-            help="What decides: e2e.p99, tpot.mean, error_rate. Several times for several."
+            metavar="METRIC",
+            help="What decides: e2e.p99, tpot.mean, error_rate. Several times for several.",
         ),
     ] = None
     in_time: Annotated[
@@ -72,10 +74,18 @@ class Allowed:
         """What is wanted of the comparison.
 
         Raises:
-            UsageError: a term to accept is none of the contract's.
+            UsageError: a term to accept is none of the contract's, or a gate no metric.
         """
         from slo.compare import GATES, Ask
         from slo.compare_contract import NAMES
+        from slo.compare_values import METRICS
+
+        for gate in self.gate or ():
+            if gate not in METRICS:
+                near = get_close_matches(gate, METRICS, 3, 0.4) or GATES
+                raise UsageError(
+                    f"--gate: {gate!r} is no metric; allowed are {', '.join(near)} and so on"
+                )
 
         if unknown := set(accept) - set(NAMES):
             raise UsageError(f"--accept: {min(unknown)!r} is no term; allowed: {', '.join(NAMES)}")
@@ -102,7 +112,7 @@ def compare_(
     after: Annotated[Path, typer.Argument(metavar="AFTER", help="The same of the other server.")],
     allowed: Allowed,
     drift: Annotated[
-        float, o.option("X%", quantities.share, "Assumed between runs where few show it.")
+        float, o.option("X%", quantities.part, "Assumed between runs where few show it.")
     ] = DRIFT,  # type: ignore[assignment]  # typer parses it
     accept: Annotated[
         list[str] | None,
@@ -146,6 +156,8 @@ def ab_(
     if load.seed is None:
         load = replace(load, seed=int.from_bytes(os.urandom(3)))
     folder = sending.folder("ab")
+    if any((folder / side).exists() for side in targets):
+        raise UsageError(f"{folder}: holds a comparison already; name another --out")
     try:
         code = ab.run(load, targets, pairs, folder, _driver(sending))
     except ValueError as error:

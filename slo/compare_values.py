@@ -110,6 +110,20 @@ _BETTER = {
     "gpu_dram_active": 0,
 }
 
+# All that can be compared, by the names that gates have.
+METRICS = (
+    *(f"{one}.p{p:g}" for one in LATENCIES for p in PERCENTILES),
+    *(f"{one}.{how}" for one in LATENCIES for how in ("mean", "gmean", "max")),
+    *("jitter.p95-p50", "error_rate", "truncated", "accuracy", "correct_goodput"),
+    *("output_tokens.mean", "output_tokens_per_s.mean", "completed_per_s.mean"),
+    *(
+        f"{one}.{how}"
+        for one in ("gpu_util", "gpu_dram_active", "gpu_power")
+        for how in ("mean", "max")
+    ),
+    *("gpu_memory.max", "energy_per_token.mean", "energy_per_request.mean", *OF_SERVER),
+)
+
 
 def estimates(seen: Observed, level: float) -> dict[Key, Estimate]:
     """All numbers of a run but its shares, with their intervals of that level."""

@@ -24,6 +24,7 @@ from slo.verdict import EXIT_INTERNAL, EXIT_USAGE
 LOG = "locust.log"
 REFRESH_S = 0.5
 DRAIN_S = 30.0
+WORKER_PORT = 5557  # Locust's own default
 
 EXIT_COMPLETE = 0
 EXIT_INCOMPLETE = 4
@@ -140,8 +141,9 @@ def _drive(
     if load.expect_workers is not None:
         argv += ["--master", f"--expect-workers={load.expect_workers}"]
         argv += [f"--expect-workers-max-wait={math.ceil(join_timeout_s)}"]
-        argv += [f"--master-bind-port={load.worker_port}"]
-        join = f"--worker --master-host {socket.gethostname()} --master-port {load.worker_port}"
+        port = load.worker_port or WORKER_PORT
+        argv += [f"--master-bind-port={port}"]
+        join = f"--worker --master-host {socket.gethostname()} --master-port {port}"
         say(f"waiting for {load.expect_workers} workers: locust -f - {join}")
     elif load.workers > 1:
         # On its own port, so that two runs on one host do not meet; on no other host's side.

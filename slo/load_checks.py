@@ -9,6 +9,7 @@ from scipy.stats import chi2, gamma, kstest
 from slo import arrival
 from slo.evidence import Schedule
 from slo.histograms import percentile_rank
+from slo.input_lengths import fits
 from slo.latencies import Floats, latenesses
 from slo.measurements import Measurements
 from slo.objectives import Load, Slo
@@ -201,8 +202,7 @@ def _differences(run: Run, measured: Measurements, asked: Load) -> Iterator[str]
     if asked.input_class is not None:
         codes = np.unique(measured.columns.words["input_class"][measured.judged()])
         found = {measured.columns.names["input_class"][code] for code in codes}
-        mixed = asked.input_class == "mixed" and len(found) > 1
-        if found and found != {asked.input_class} and not mixed:
+        if found and not fits(found, asked.input_class):
             yield f"input_class is {', '.join(sorted(found))}, not {asked.input_class}"
     if asked.max_tokens is not None:
         tokens = np.unique(measured.columns.numbers["max_tokens"][measured.judged()])

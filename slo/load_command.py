@@ -42,7 +42,7 @@ class Load:
     connections: str | None = None
     receive_clock: str | None = None
     expect_workers: int | None = None  # of other machines, which join at `worker_port`
-    worker_port: int = 5557
+    worker_port: int | None = None
 
 
 def arguments(load: Load, directory: Path) -> list[str]:

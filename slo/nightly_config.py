@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, Validati
 
 from slo import quantities
 from slo.ending import UsageError
+from slo.options import word
 from slo.slo_nodes import yaml_mistake
 
 _DAY_S = 86_400.0
@@ -19,13 +20,10 @@ def _duration(written: object) -> float:
     text = str(written).strip()
     if found := _DAYS.match(text):
         return float(found[1]) * _DAY_S
-    return quantities.positive_s(text)
-
-
-def _name(text: str) -> str:
-    if not text or not text.replace("-", "").replace("_", "").replace(".", "").isalnum():
-        raise ValueError("is a folder's name too: letters, digits, - _ . only")
-    return text
+    try:
+        return quantities.positive_s(text)
+    except ValueError as error:
+        raise ValueError(f"{error}, or whole days as 30d") from None
 
 
 Seconds = Annotated[float, BeforeValidator(_duration)]
@@ -53,7 +51,7 @@ class Fixed(BaseModel, extra="forbid", frozen=True):
 class Target(BaseModel, extra="forbid", frozen=True):
     """One server."""
 
-    name: Annotated[str, AfterValidator(_name)]
+    name: Annotated[str, AfterValidator(word)]
     url: str
     slo: Path
     capacity: Capacity | None = None
@@ -72,7 +70,7 @@ class Nightly(BaseModel, extra="forbid", frozen=True):
     history: str = "nightly.db"
     out: Path = Path("runs/nightly")
     keep: Seconds = 30 * _DAY_S
-    min_free_mib: float = 1024.0
+    min_free_mib: float = Field(default=1024.0, ge=0)
     floor: Share = 0.03
 
 

@@ -4,6 +4,7 @@ A group is a dataclass whose fields are options: commands that take it have all 
 """
 
 import inspect
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -45,6 +46,21 @@ def target(text: str) -> str:
 def a_thousandth_or_more(text: str) -> float:
     """A share of a whole, of 0.1 % at least."""
     return quantities.part(text, 0.001)
+
+
+def growth(text: str) -> float:
+    """A share by which something may grow: 0 % or more."""
+    value = quantities.share(text)
+    if value < 0:
+        raise ValueError(f"{text!r} is negative; allowed: 0% or more")
+    return value
+
+
+def word(text: str) -> str:
+    """A name that can be a folder's too."""
+    if not text.strip(".") or not re.fullmatch(r"[\w.-]+", text):
+        raise ValueError(f"{text!r} is no name; allowed: letters, digits, - _ .")
+    return text
 
 
 def one_of(*allowed: str) -> Callable[[str], str]:
@@ -134,6 +150,17 @@ def only(*names: str, **defaults: object) -> Chosen:
 def but(**defaults: object) -> Chosen:
     """All options of a group, some with another default."""
     return Chosen(None, defaults)
+
+
+def typed(context: typer.Context, group: Any, *others: str) -> list[str]:
+    """The options of a group, and some others, that stand on the command line."""
+    names = {field.name for field in fields(group)} | set(others)
+    sources = {one: context.get_parameter_source(one.name or "") for one in context.command.params}
+    return [
+        one.opts[0]
+        for one, source in sources.items()
+        if one.name in names and source is not None and source.name == "COMMANDLINE"
+    ]
 
 
 def with_groups(command: Command) -> Command:

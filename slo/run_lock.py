@@ -53,6 +53,19 @@ def release(directory: Path, lock: IO[str]) -> None:
         directory.rmdir()
 
 
+def writer(directory: Path) -> str | None:
+    """The pid of the process that writes a run there now; None where none does."""
+    try:
+        with (directory / LOCK).open(encoding="ascii") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return lock.read().strip() or "?"
+    except OSError:  # none, or a file system that knows no locks
+        pass
+    return None
+
+
 def _opened(directory: Path) -> IO[str]:
     while True:
         directory.mkdir(parents=True, exist_ok=True)

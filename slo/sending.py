@@ -2,7 +2,6 @@
 
 import math
 import os
-import re
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +11,7 @@ import typer
 from rich.console import Console
 
 from slo import arrival as arrival_process
-from slo import drive, quantities, rundir
+from slo import drive, input_lengths, quantities, rundir
 from slo import options as o
 from slo.ending import UsageError
 from slo.objectives import Load
@@ -27,12 +26,6 @@ _OF_THE_RUN = ("ready_timeout_s", "gpu", "out", "force")  # and not of the load
 
 def _arrival(text: str) -> str:
     arrival_process.parse(text)
-    return text
-
-
-def _lengths(text: str) -> str:
-    if text != "mixed" and not re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", text):
-        raise ValueError(f"{text!r} is no prompt length; write 512, 128,2000, 200-4000 or mixed")
     return text
 
 
@@ -66,7 +59,7 @@ class What:
         str | None,
         o.option(
             "TOKENS",
-            _lengths,
+            input_lengths.parse,
             "Of prompts: 128, 512, 896, mixed (the default: these three), or 2000, or 200-4000.",
         ),
     ] = None
@@ -114,7 +107,8 @@ class Sending:
     """How it is sent, and where its run goes."""
 
     model: Annotated[
-        str | None, typer.Option(help="Default: the first of the target's /v1/models.")
+        str | None,
+        typer.Option(metavar="NAME", help="Default: the first of the target's /v1/models."),
     ] = None
     shared_prefix: Annotated[
         float | None,
@@ -167,8 +161,9 @@ class Sending:
         int | None, o.count("Load from so many `locust --worker` of any machine instead.")
     ] = None
     worker_port: Annotated[
-        int, o.option("PORT", o.number(int, 1, 65535), "Where those workers join.")
-    ] = 5557
+        int | None,
+        o.option("PORT", o.number(int, 1, 65535), "Where those workers join. Default: 5557."),
+    ] = None
     timeout_s: o.Timeout = None
     connections: Annotated[
         str | None,
@@ -196,7 +191,8 @@ class Sending:
         str, o.option("URL|local|off", _sidecar, "Where GPU samples come from.", "--sidecar")
     ] = "local"
     label: Annotated[
-        str | None, typer.Option(help="A word for the run, also in its default --out.")
+        str | None,
+        typer.Option(metavar="WORD", help="A word for the run, also in its default --out."),
     ] = None
     out: o.Out = None
     store_answers: Annotated[
@@ -207,7 +203,15 @@ class Sending:
     )
 
     def load(self, target: str, sent: dict[str, Any], label: str | None = None) -> drive.Load:
-        """The whole load; `sent` is a `What`'s, `label` stands where none was asked for."""
+        """The whole load; `sent` is a `What`'s, `label` stands where none was asked for.
+
+        Raises:
+            UsageError: processes of ours and workers of other machines are both asked for.
+        """
+        if self.expect_workers is None and self.worker_port is not None:
+            raise UsageError("--worker-port: nothing joins there; say --expect-workers N too")
+        if self.expect_workers is not None and self.workers > 1:
+            raise UsageError("--workers: all load comes from --expect-workers; leave one away")
         of_load = {name: value for name, value in asdict(self).items() if name not in _OF_THE_RUN}
         return drive.Load(target=target, **sent, **of_load | {"label": self.label or label})
 

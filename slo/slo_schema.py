@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, field_validator
 
-from slo import arrival
+from slo import arrival, input_lengths
 from slo.objective_schema import RULES, STRICT, ObjectiveText, Share
 from slo.objectives import written_text
 from slo.quantities import duration_s, part, rate_per_s
@@ -27,7 +27,9 @@ class LoadText(BaseModel):
     duration: _Duration = Field(default=None, description="measured window, at least")
     warmup: _Duration = Field(default=None, description="time before the measured window, at least")
     mix: dict[str, float] | None = Field(default=None, description="shares by scenario")
-    input_class: _InputClass = Field(default=None, description="prompt length class, or mixed")
+    input_class: _InputClass = Field(
+        default=None, description=f"tokens of prompts: {input_lengths.FORMS}"
+    )
     max_tokens: Annotated[int, Field(gt=0)] | None = Field(
         default=None, description="output tokens, most"
     )
@@ -46,6 +48,11 @@ class LoadText(BaseModel):
     @classmethod
     def _duration(cls, value: object) -> object:
         return _checked(value, duration_s)
+
+    @field_validator("input_class")
+    @classmethod
+    def _input_class(cls, value: object) -> object:
+        return _checked(value, input_lengths.parse)
 
     @field_validator("mix")
     @classmethod

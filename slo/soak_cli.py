@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slo import drive, edge, rundir
+from slo import drive, edge, quantities, rundir
 from slo import options as o
+from slo.ending import UsageError
 from slo.objectives import Load
 from slo.progress import Tail
 from slo.sending import Sending, What
@@ -33,7 +34,7 @@ def soak_(
         float, o.time("One point of each trend.")
     ] = "10m",  # type: ignore[assignment]
     warmup: Annotated[
-        float, o.time("Load before the first window.")
+        float, o.option("TIME", quantities.duration_s, "Load before the first window.")
     ] = "60s",  # type: ignore[assignment]
     *,
     what: Annotated[What, o.only("mix", "input_class", "max_tokens")],
@@ -51,6 +52,13 @@ def soak_(
     cannot say of all, 0 where all is steady. The run's folder is the last line; soak.json in it has
     all windows.
     """
+    from slo.soak import FEWEST  # loads scipy
+
+    if duration <= FEWEST * window:
+        least = quantities.show_s(FEWEST * window)
+        raise UsageError(
+            f"--duration: {FEWEST} windows are needed to see a trend; say more than {least}"
+        )
     whole = replace(what, rate_per_s=rate, duration_s=duration, warmup_s=warmup)
     load = sending.load(target, whole.filled_in(Load()), label="soak")
 

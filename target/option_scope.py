@@ -45,6 +45,7 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
 
 # Options that say how another one is done.
 NEEDS: Mapping[str, tuple[str, Callable[[argparse.Namespace], bool]]] = {
+    "think_tokens": ("a --reasoning other than none", lambda args: args.reasoning != "none"),
     "profile_out": ("--profile", lambda args: args.profile is not None),
     "layers": ("--weights random", lambda args: "random" in (args.weights or "").split(",")),
     "replica_devices": ("--replicas of 2 or more", lambda args: args.replicas > 1),

@@ -14,7 +14,14 @@ SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob
 
 OURS = {
     "target": (),
-    "loadtests": ("slo.arrival", "slo.record", "slo.rundir", "slo.histograms", "slo.quantities"),
+    "loadtests": (
+        "slo.arrival",
+        "slo.record",
+        "slo.rundir",
+        "slo.histograms",
+        "slo.quantities",
+        "slo.input_lengths",
+    ),
     "slo": ("slo",),
     "reports": ("slo",),
 }

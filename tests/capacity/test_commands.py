@@ -95,6 +95,13 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
     says_one_line(slo(*to, "--over", "tokens", cwd=tmp_path), 2, "--over", "concurrency")
     says_one_line(slo(*to, "--min", "5/s", "--max", "4/s", cwd=tmp_path), 2, "--max", "above")
     says_one_line(slo(*to, "--resolution", "200%", cwd=tmp_path), 2, "0.1%")
+    few = slo(*to, "--shortest", "60s", "--budget", "10s", cwd=tmp_path)
+    says_one_line(few, 2, "--budget: 10 s is not above --shortest: 60 s")
+    users = slo(*to, "--over", "concurrency", "--min", "1.5", cwd=tmp_path)
+    says_one_line(users, 2, "whole numbers")
+    soak = ("soak", "--target", "http://127.0.0.1:1", "--rate", "1/s")
+    short = slo(*soak, "--duration", "80s", "--window", "10s", cwd=tmp_path)
+    says_one_line(short, 2, "--duration: 8 windows are needed", "more than 80.0 s")
     down = slo(*to, "--ready-timeout", "0.1s", cwd=tmp_path)
     assert down.returncode == 2
     assert "nothing listens there" in down.stderr

@@ -161,7 +161,8 @@ def test_systemd_finds_no_mistake_in_the_units(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("keep: -1d", "keep: "),
+        ("keep: -1d", "keep: .*or whole days as 30d"),
+        ("min_free_mib: -5", "min_free_mib: "),
         ("keep: infd", "keep: "),
         ("keep: 0d", "keep: "),
         ("floor: 0%", "floor: "),

@@ -109,6 +109,21 @@ def test_a_run_or_a_target_and_not_both(place: Path) -> None:
     says_one_line(both, 2, "give a RUN directory, or --target URL")
 
 
+@pytest.mark.parametrize("option", [("--budget", "5m"), ("--seed", "3"), ("--store-answers",)])
+def test_what_says_how_to_load_is_refused_for_a_run_that_is_there(
+    place: Path, option: tuple[str, ...]
+) -> None:
+    (place / "run").mkdir()
+    done = slo("check", "run", "--slo", "slo.yaml", *option, cwd=place)
+    says_one_line(done, 2, f"{option[0]}: RUN is there already; this goes with --target")
+
+
+@pytest.mark.parametrize("name", ["", "..", "../x", "a b"])
+def test_a_baseline_has_a_plain_name(place: Path, name: str) -> None:
+    done = slo("baseline", "set", name, "run", cwd=place)
+    says_one_line(done, 2, f"{name!r} is no name; allowed: letters, digits, - _ .")
+
+
 def test_imports_are_commands(place: Path) -> None:
     foreign = Path(__file__).parent.parent / "slo" / "foreign" / "vllm.json"
     done = slo("import", foreign, "--out", "run", cwd=place)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from slo import run_lock, rundir
-from tests.cli.conftest import SLO, says_one_line, slo
+from tests.cli.conftest import EASY, SLO, says_one_line, slo
 from tests.cli.processes import children_of, is_running, until_written
 
 LOAD = ("--rate", "10/s", "--warmup", "0s", "--max-tokens", "8", "--sidecar", "off")
@@ -38,12 +38,20 @@ def writing(sim: str, place: Path) -> Iterator["subprocess.Popen[str]"]:
                 time.sleep(0.1)
 
 
+def slo_yaml(place: Path) -> Path:
+    path = place / "slo.yaml"
+    path.write_text(EASY)
+    return path
+
+
 def test_a_second_run_is_told_who_writes_there_even_with_force(sim: str, tmp_path: Path) -> None:
     with writing(sim, tmp_path) as first:
         for more in ((), ("--force",)):
             done = slo("run", "--target", sim, *SHORT, *more, cwd=tmp_path)
             by = f"here: a run is being written there by process {first.pid}"
             says_one_line(done, 2, f"slo run: {by}; name another --out")
+        done = slo("check", "here", "--slo", slo_yaml(tmp_path), cwd=tmp_path)
+        says_one_line(done, 2, f"here: process {first.pid} still writes this run")
         assert first.poll() is None
         assert rundir.read_run(tmp_path / "here").duration_s == 60
 

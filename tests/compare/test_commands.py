@@ -67,6 +67,10 @@ def test_other_loads_exit_with_4_and_name_what_differs(
         (("compare", "a", "a", "--accept", "weather"), 2, "'weather' is no term; allowed: fin"),
         (("compare", "a", "a", "--like", "002"), 2, "'002' is no article; allowed: 001_"),
         (("compare", "a", "a", "--in-time", "p95=1s"), 2, "'p95' is no latency; allowed: ttft"),
+        (("compare", "a", "a", "--gate", "p95"), 2, "'p95' is no metric; allowed are "),
+        (("compare", "a", "a", "--gate", "ttft.p59"), 2, "ttft.p99"),
+        (("compare", "a", "a", "--allow", "-5%"), 2, "'-5%' is negative; allowed: 0% or more"),
+        (("compare", "a", "a", "--drift", "900%"), 2, "'900%' is not within 0% to 100%"),
         (("compare", ".", "empty"), 4, "empty: neither a run directory nor a folder of them"),
         (("compare", "a", "broken"), 4, "broken/run.json:1: cut off"),
         (("compare", "a", "a", "--json", "none/x"), 2, "none/x: cannot be written: No such file"),
@@ -76,6 +80,14 @@ def test_other_loads_exit_with_4_and_name_what_differs(
             ("ab", "--before", "http://127.0.0.1:1", "--after", "http://127.0.0.1:1",
              "--rate", "1/s", "--pairs", "3"), 2, "--pairs: 3 is no number of pairs",
         ),
+        (
+            ("ab", "--before", "http://127.0.0.1:1", "--after", "http://127.0.0.1:1",
+             "--rate", "1/s", "--gate", "speed"), 2, "--gate: 'speed' is no metric",
+        ),
+        (
+            ("ab", "--before", "http://127.0.0.1:1", "--after", "http://127.0.0.1:1",
+             "--rate", "1/s", "--out", "old"), 2, "old: holds a comparison already",
+        ),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line(
@@ -83,6 +95,7 @@ def test_a_mistake_is_one_line(
 ) -> None:
     make_run(tmp_path / "a", [0.1] * 20)
     (tmp_path / "empty").mkdir()
+    (tmp_path / "old" / "after").mkdir(parents=True)
     (tmp_path / "file").touch()
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "run.json").write_text("{")

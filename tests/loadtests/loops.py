@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from loadtests.open_loop import OpenLoop
-from loadtests.options import Plan
 from loadtests.outcome import Outcome
+from loadtests.plan import Plan
 from loadtests.schedule import Load
 
 LOAD = Load(

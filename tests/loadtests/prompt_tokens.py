@@ -13,7 +13,8 @@ from pathlib import Path
 
 import tiktoken
 
-from loadtests import code_prompts, input_lengths, math_prompts, prompts
+from loadtests import code_prompts, math_prompts, prompts
+from slo import input_lengths
 
 PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"

@@ -96,7 +96,13 @@ def test_a_mooncake_trace_is_read_and_stretched_to_a_rate(tmp_path: Path) -> Non
     [
         ("", "no request"),
         ('{"timestamp": 1}\n', ":1: no contexttokens"),
-        (AZURE + "2023-11-16 18:15:50,x,16\n", ":5: invalid literal"),
+        (
+            AZURE + "2023-11-16 18:15:50,x,16\n",
+            ":5: input_tokens x is no whole number of 0 or more",
+        ),
+        (AZURE + "2023-11-16 18:15:50,5,-1\n", ":5: output_tokens -1 is no whole number"),
+        (MOONCAKE.replace("6755", "1e400"), ":1: input_tokens inf is no whole number"),
+        ('{"timestamp": 1e400, "input_length": 1, "output_length": 1}', ":1: timestamp inf"),
         ("[1]\n{}\n", ":2: no timestamp"),
     ],
 )

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from loadtests.code_prompts import CodeAnswer
-from loadtests.input_lengths import CLASSES
 from loadtests.math_prompts import MathAnswer
 from loadtests.prompts import LANGS, SCENARIOS, corpus, prompt, prompt_id
+from slo.input_lengths import CLASSES
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -134,6 +134,10 @@ def test_one_mistake_is_named_with_place_and_remedy(line: str, at: str, says: st
         ("version: 1\nservice: s\nobjectives: []\n", "3:13: objectives: list should have at least"),
         ("version: 1\nservice: s\nobjectives: 5\n", "3:13: objectives: input should be a valid"),
         (
+            "version: 1\nservice: s\nload: {input_class: 5}\nobjectives: []",
+            "3:21: load.input_class: '5': a prompt has 100 to 200000 tokens",
+        ),
+        (
             "version: 1\nservice: s\nload: {mix: {math: .nan}}\nobjectives: []",
             "3:20: load.mix.math",
         ),

@@ -173,6 +173,8 @@ def test_each_check_can_void_a_run(run: Path, one: spoil.Spoil, check: str, says
         (Load(arrival="poisson"), "arrival is constant, not poisson"),
         (Load(warmup_s=5.0), "warmup is 2.00 s, not 5.00 s or more"),
         (Load(input_class="512"), "input_class is 128, not 512"),
+        (Load(input_class="200-4000"), "input_class is 128, not 200-4000"),
+        (Load(input_class="mixed"), "input_class is 128, not mixed"),
         (Load(max_tokens=32), "max_tokens is 64, not 32"),
         (Load(mix={"math": 0.5, "code": 0.5}), "mix is math=1, not math=0.5, code=0.5"),
     ],
@@ -182,6 +184,20 @@ def test_another_load_is_named(run: Path, asked: Load, says: str) -> None:
     check = load_checks.load(evidence.run, evidence.measured, replace(SLO, load=asked))
     assert (check.outcome, check.voids) == ("void", ("*",))
     assert says in check.why
+
+
+@pytest.mark.parametrize("asked", ["128", "100-200", "mixed", "128,2000", "100-200,1000-2000"])
+def test_lengths_in_a_range_or_one_of_several_are_those_asked_for(run: Path, asked: str) -> None:
+    if asked not in ("128", "100-200"):
+        spoil.lines("requests.jsonl", lambda rows: [*rows[:100], *map(_longer, rows[100:])])(run)
+    evidence = read_evidence(run)
+    load = replace(SLO, load=Load(input_class=asked))
+    found = load_checks.load(evidence.run, evidence.measured, load)
+    assert (found.outcome == "ok") == (asked != "mixed")
+
+
+def _longer(row: str) -> str:
+    return row.replace('"input_class":"128"', '"input_class":"2000"')
 
 
 def test_prompts_that_were_to_begin_alike_may_come_out_of_a_cache(run: Path) -> None:

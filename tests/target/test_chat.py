@@ -86,7 +86,8 @@ def test_a_whole_answer_names_its_stages_in_the_server_timing_header(sim: str) -
 
 @pytest.mark.parametrize("mode", ["tag", "prompt-opened", "field", "none"])
 def test_reasoning_is_presented_as_the_switch_says(mode: str) -> None:
-    with running_target("--engine", "sim", "--reasoning", mode, "--think-tokens", "3") as url:
+    think = ("--think-tokens", "3") if mode != "none" else ()
+    with running_target("--engine", "sim", "--reasoning", mode, *think) as url:
         assert httpx.get(f"{url}/info").json()["reasoning"] == mode
         streamed = chat(url, stream=True, stream_options={"include_usage": True})
         content = "".join(deltas(streamed))

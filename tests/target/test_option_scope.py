@@ -62,6 +62,7 @@ def test_defaults_are_never_refused(words: tuple[str, ...]) -> None:
         ("hf --layers 2", "--layers: allowed with --weights random"),
         ("hf --profile-out x", "--profile-out: allowed with --profile"),
         ("hf --replica-devices cuda:0", "--replica-devices: allowed with --replicas of 2 or more"),
+        ("sim --reasoning none --think-tokens 9", "--think-tokens: allowed with a --reasoning"),
         ("sim --alert-window 9", "--alert-window: allowed with --alert-p95-ms"),
     ],
 )

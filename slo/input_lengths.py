@@ -1,6 +1,6 @@
-"""How long prompts are, in tokens: `--input-class` as a person writes it, and a length drawn."""
+"""How long prompts are, in tokens: `--input-class` as a person writes it."""
 
-import random
+from collections.abc import Collection
 from functools import lru_cache
 
 CLASSES = ("128", "512", "896")
@@ -30,7 +30,17 @@ def lengths(text: str) -> tuple[tuple[int, int], ...]:
     return tuple(ranges)
 
 
-def drawn_length(text: str, rng: random.Random) -> str:
-    """One prompt's length, as its id has it."""
-    low, high = rng.choice(lengths(text))
-    return str(low if low == high else rng.randint(low, high))
+def parse(text: str) -> str:
+    """The text, if `lengths` can read it."""
+    lengths(text)
+    return text
+
+
+def fits(found: Collection[str], text: str) -> bool:
+    """Whether the lengths of prompts, as records have them, can be those that `text` asks for."""
+    ranges = lengths(text)
+    met = [
+        {at for at, (low, high) in enumerate(ranges) if one.isdecimal() and low <= int(one) <= high}
+        for one in found
+    ]
+    return all(met) and len(set().union(*met)) >= min(2, len(set(ranges)))
