@@ -98,7 +98,8 @@ def gaps_s(record: Record) -> tuple[float, ...]:
 class Columns:
     """Records as columns: numbers with nan for "absent", words as codes into `names`.
 
-    `gaps_s` are the gaps of all records one after the other, `gap_counts` of them per record.
+    `gaps_s` are the gaps of all records one after the other, `gap_counts` of them per record, of
+    which `largest_gaps_s` is the largest, nan without one.
     """
 
     numbers: dict[str, Floats]
@@ -106,6 +107,7 @@ class Columns:
     names: dict[str, tuple[str, ...]]
     gaps_s: Floats
     gap_counts: Codes
+    largest_gaps_s: Floats
 
     def __len__(self) -> int:
         return len(self.gap_counts)
@@ -162,6 +164,7 @@ def _columns(batch: list[Record], tables: dict[str, dict[str, int]]) -> Columns:
         names={word: tuple(str(name) for name in table) for word, table in tables.items()},
         gaps_s=np.fromiter(gaps, np.float64, int(counts.sum())) / 1e3,
         gap_counts=counts,
+        largest_gaps_s=np.array([max(r.itl_ms, default=np.nan) for r in batch]) / 1e3,
     )
 
 

@@ -156,12 +156,15 @@ class Measurements:
         lost = failed * max(1, round(int(counts.sum()) / good)) if good else failed
         requests = mask & (~self.columns.completed | (self.columns.gap_counts > 0))
         infinite = [np.inf] * (lost > 0)
+        of_each = self.columns.gap_counts[requests]
         return Sample(
             at_least=np.append(lowest_us(index) / 1e6, infinite),
             at_most=np.append(highest_us(index) / 1e6, infinite),
             cumulative=np.cumsum(np.append(counts[index], [lost] * (lost > 0)).astype(np.int64)),
             due_s=self.columns.numbers["due_s"][requests],
             typical=mean_gaps(self.columns)[requests],
+            largest=np.where(self.columns.completed, self.columns.largest_gaps_s, np.inf)[requests],
+            heaviest=float(of_each.max() / of_each.mean()) if of_each.any() else 1.0,
         )
 
 
@@ -206,4 +209,5 @@ def _joined(parts: list[Columns]) -> Columns:
         names=parts[-1].names,
         gaps_s=np.empty(0),
         gap_counts=np.concatenate([part.gap_counts for part in parts]),
+        largest_gaps_s=np.concatenate([part.largest_gaps_s for part in parts]),
     )

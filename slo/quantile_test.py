@@ -142,12 +142,27 @@ def percentile_interval(
     low_rank, high_rank = _ranks(sample, percentile, confidence, inflation)
     low = sample.at_rank(sample.at_least, low_rank) if low_rank >= 1 else None
     high = sample.at_rank(sample.at_most, high_rank) if high_rank <= sample.n else None
-    if sample.n == len(sample.due_s) and np.isfinite(sample.at_most[-1]):
-        bound_s = far_limit.upper_bound_s(sample.typical, percentile, confidence, inflation)
+    if np.isfinite(sample.at_most[-1]):
+        bound_s = _bound_by_spread(sample, percentile, confidence, inflation)
         _, all_rank = _ranks(sample, percentile, confidence, 1.0)
         if math.isfinite(bound_s) and all_rank <= sample.n:
             high = bound_s if high is None else min(high, bound_s)
     return low, high
+
+
+def _bound_by_spread(
+    sample: Sample, percentile: float, confidence: float, inflation: float
+) -> float:
+    """What `far_limit` says; of gaps, what it says of each request's largest.
+
+    Gaps over a limit lie in requests whose largest one is. If so many of the gaps were over it, at
+    least that share of the requests was, less where some have more gaps than others.
+    """
+    if sample.largest is None:
+        return far_limit.upper_bound_s(sample.typical, percentile, confidence, inflation)
+    of_requests = 100 - (100 - percentile) / sample.heaviest
+    own = dependence.of_percentile(sample.due_s, sample.largest, of_requests)
+    return far_limit.upper_bound_s(sample.largest, of_requests, confidence, max(own, inflation))
 
 
 def _ranks(

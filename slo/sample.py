@@ -16,7 +16,8 @@ class Sample:
     `at_least` and `at_most` differ where a value is known only between two bounds: a request that
     was cancelled when the run was stopped, a gap inside a histogram's bucket. `cumulative[i]` is
     how many values the first i + 1 entries stand for. `due_s` and `typical` have one entry a
-    request: when it was due, and its value (of gaps: their mean).
+    request: when it was due, and its value (of gaps: their mean). Of gaps `largest` is the largest
+    of each request, and `heaviest` how many the request with most of them has, in means.
     """
 
     at_least: NDArray[np.float64]
@@ -24,6 +25,8 @@ class Sample:
     cumulative: NDArray[np.int64]
     due_s: NDArray[np.float64]
     typical: NDArray[np.float64]
+    largest: NDArray[np.float64] | None = None
+    heaviest: float = 1.0
     backlog: bool = False  # the server fell behind all through the run (`slo.backlog`)
 
     @property

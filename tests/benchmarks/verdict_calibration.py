@@ -126,7 +126,7 @@ def judged(case: Case) -> Line:
 def _sample(due_s: np.ndarray, latency: np.ndarray, duration_s: float) -> Sample:
     ordered = np.sort(latency)
     grows = backlog.grows(due_s, due_s + latency, (0.0, duration_s))
-    return Sample(ordered, ordered, np.arange(1, len(ordered) + 1), due_s, latency, grows)
+    return Sample(ordered, ordered, np.arange(1, len(ordered) + 1), due_s, latency, backlog=grows)
 
 
 def _by_share(due_s: np.ndarray, latency: np.ndarray, truth: float) -> tuple[Result, ...]:

@@ -123,6 +123,31 @@ def test_a_limit_far_beyond_the_spread_is_met_by_few_effective_requests() -> Non
     assert values.max() < far.high < 0.9
 
 
+@pytest.mark.parametrize(
+    ("limit_s", "heaviest", "outcome"),
+    [
+        (0.25, 1.0, Result.PASS),
+        (0.25, 30.0, Result.INCONCLUSIVE),
+        (0.004, 1.0, Result.INCONCLUSIVE),
+    ],
+)
+def test_gaps_far_under_their_limit_are_met_by_few_effective_requests(
+    limit_s: float, heaviest: float, outcome: Result
+) -> None:
+    """300 requests of 20 gaps of some 3 ms, 6 at most, that drift: 0.25 s is far beyond them.
+
+    It is not where one request has 30 times as many gaps as others: a few can have 5 % of all.
+    """
+    level = 0.003 * np.exp(0.1 * autoregressive(300, 0.9, 4))
+    gaps = np.sort(np.outer(level, np.exp(np.linspace(-0.3, 0.3, 20))).ravel())
+    due_s, largest = np.arange(300) / 20, level * np.exp(0.3)
+    of = Sample(gaps, gaps, np.arange(1, 6001), due_s, level, largest, heaviest)
+    decision = decide_percentile(of, 95, limit_s, 0.95)
+    assert decision.requests / decision.inflation < 59
+    assert (decision.outcome, decision.far) == (outcome, outcome is Result.PASS)
+    assert decision.high is None or decision.high >= largest.max()
+
+
 def test_one_failure_takes_the_bound_by_spread_away() -> None:
     values = np.full(300, 0.04)
     values[3] = np.inf
