@@ -144,7 +144,7 @@ def parse_head(data: bytes) -> Head:
 
 
 def _size(line: bytes) -> int:
-    try:
-        return int(line.partition(b";")[0], 16)
-    except ValueError:
-        raise NotHttpError(f"{line[:40]!r} is no chunk size") from None
+    digits = line.partition(b";")[0].strip()
+    if not digits or digits.strip(b"0123456789abcdefABCDEF"):  # int() takes signs and more
+        raise NotHttpError(f"{line[:40]!r} is no chunk size")
+    return int(digits, 16)

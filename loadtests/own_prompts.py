@@ -6,6 +6,7 @@ named prompt, optionally max_tokens. ShareGPT: a list of {"conversations": [{"fr
 """
 
 import csv
+import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -62,14 +63,14 @@ def own_prompts(path: str) -> tuple[OwnPrompt, ...]:
 def _entries(path: str, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
     if Path(path).suffix.lower() == ".csv":
         csv.field_size_limit(10**7)
-        reader = csv.DictReader(text.splitlines(keepends=True))
+        reader = csv.DictReader(io.StringIO(text, newline=""))
         for row in reader:
             yield f"{path}:{reader.line_num}", {str(k).lower(): v for k, v in row.items()}
     elif text.lstrip()[:1] == "[":
         for number, entry in enumerate(_json(text, path), 1):
             yield f"{path}: entry {number}", _object(entry, f"{path}: entry {number}")
     else:
-        for number, line in enumerate(text.splitlines(), 1):
+        for number, line in enumerate(text.split("\n"), 1):
             if line.strip():
                 yield (
                     f"{path}:{number}",

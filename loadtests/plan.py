@@ -108,7 +108,7 @@ def _load(options: Any) -> Load:
     process = arrival.parse(options.arrival)
     for option, why in _without_effect(options, process):
         if getattr(options, option.lstrip("-").replace("-", "_")) is not None:
-            raise OptionError(f"{option}: {why}; leave it away")
+            raise OptionError(f"{option} (or slo.yaml's load): {why}; leave one of them away")
     max_tokens = options.max_tokens or LONGEST_ANSWER
     shared = options.shared_prefix or 0.0
     if process.has_rate and not process.trace and options.rate is not None:

@@ -224,6 +224,7 @@ def _new_run(name: str, plan: Plan, target: Target, now: datetime, scheduled: in
             "think_s": load.think_s,
             "shared_prefix": load.shared_prefix or load.trace_shared,
             "shared_by": "trace" if load.trace_shared else None,
+            "stretched": load.stretched or None,
             "prompts": load.prompts,
             "tokenizer": plan.tokenizer,
             "connections": "fresh" if plan.fresh_connections else "reused",

@@ -42,7 +42,7 @@ def trace_rows(path: str, rate_per_s: float = 0.0) -> tuple[TraceRow, ...]:
         ValueError: no such file, or a row that is none; names file and line.
     """
     try:
-        lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
+        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: cannot be read: {error}") from None
     rows = [_row(cells, f"{path}:{number}") for number, cells in _cells(path, lines)]

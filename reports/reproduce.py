@@ -13,7 +13,9 @@ def commands(run: Run) -> tuple[str, str]:
     words = ["slo", "run", "--target", address(run)]
     if run.model:
         words += ["--model", run.model]
-    if not _says_its_rate(run.arrival):
+    process = _process(run.arrival)
+    stretched = (run.options or {}).get("stretched")
+    if process is None or not process.has_rate or stretched:
         words += ["--rate", f"{run.rate_per_s:g}/s"]
     words += ["--duration", f"{run.duration_s:g}s"]
     words += ["--warmup", f"{run.warmup_s:g}s", "--arrival", run.arrival]
@@ -24,9 +26,10 @@ def commands(run: Run) -> tuple[str, str]:
     if run.ignore_eos:
         words += ["--ignore-eos"]
     words += _options(run.options or {})
+    by_trace = process is not None and process.trace  # it says how long answers are
     for key in ("max_tokens", "min_tokens", "temperature", "top_p"):
         value = run.sampling.get(key)
-        if value is not None:
+        if value is not None and not (key == "max_tokens" and by_trace):
             words += [f"--{key.replace('_', '-')}", f"{value:g}"]
     words += ["--seed", str(run.seed), "--timeout", f"{run.timeout_s:g}s"]
     words += ["--max-in-flight", str(run.max_in_flight)]
@@ -36,15 +39,16 @@ def commands(run: Run) -> tuple[str, str]:
     return shlex.join(words), shlex.join(["slo", "check", f"runs/{run.id}", "--slo", "slo.yaml"])
 
 
-def _says_its_rate(text: str) -> bool:
+def _process(text: str) -> arrival.Process | None:
     try:
-        return arrival.parse(text).has_rate
+        return arrival.parse(text)
     except ValueError:  # of a run that another tool made
-        return False
+        return None
 
 
 def _options(options: Mapping[str, float | int | str | None]) -> Iterator[str]:
     usual = {"turns": 1, "think_s": 0.0, "shared_prefix": 0.0, "connections": "reused"}
+    usual["stretched"] = options.get("stretched") or 0  # that is what --rate says
     if options.get("shared_by") == "trace":  # its hash_ids say so; there is nothing to repeat
         usual |= {name: options[name] for name in ("shared_prefix", "shared_by")}
     for name, value in options.items():

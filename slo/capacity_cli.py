@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from slo import drive, edge, slofile
+from slo import arrival, drive, edge, slofile
 from slo import options as o
+from slo.ending import UsageError
 from slo.objectives import Slo
 from slo.sending import Sending, What
 
 if TYPE_CHECKING:
+    from slo.capacity_plan import Limits
     from slo.capacity_search import Answer
 
 OVER = ("rate", "concurrency")
@@ -45,6 +47,19 @@ class Effort:
         float, o.time("How long the target's queue may take to empty.", "--cooldown")
     ] = "60s"  # type: ignore[assignment]
     current: Annotated[float | None, o.rate("Today's load, for the headroom.")] = None
+
+    def limits(self, slo: Slo) -> "Limits":
+        """Where and how finely to search.
+
+        Raises:
+            UsageError: the range or the budget holds nothing to probe.
+        """
+        from slo.capacity_run import limits_for
+
+        return limits_for(
+            slo, low=self.low, high=self.high, resolution=self.resolution,
+            budget_s=self.budget_s, shortest_s=self.shortest_s, whole=self.over == "concurrency",
+        )  # fmt: skip
 
 
 @o.with_groups
@@ -81,17 +96,18 @@ def searched(
 ) -> "Answer":
     """Search, draw the page, and print the answer."""
     from slo.capacity_probe import Setting, judged_by  # scipy is slow to start
-    from slo.capacity_run import limits_for, search, sentence
+    from slo.capacity_run import search, sentence
 
     whole = effort.over == "concurrency"
+    if not whole and load.arrival and arrival.parse(load.arrival).has_rate:
+        raise UsageError(
+            f"--arrival {load.arrival}: says how much is sent; a search does that itself"
+        )
     setting = Setting(
         load, judged_by(slo), folder, effort.over, sending.gpu, sending.ready_timeout_s,
         effort.cooldown_s, edge.stderr(),
     )  # fmt: skip
-    limits = limits_for(
-        slo, low=effort.low, high=effort.high, resolution=effort.resolution,
-        budget_s=effort.budget_s, shortest_s=effort.shortest_s, whole=whole,
-    )  # fmt: skip
+    limits = effort.limits(slo)
     current = effort.current or (None if whole else slo.load.rate_per_s)
     found = search(setting, limits, current, force=sending.force).answer
     assert found is not None

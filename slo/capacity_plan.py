@@ -82,13 +82,6 @@ def next_step(probes: Sequence[Probe], limits: Limits) -> Ask | Stop:
     return _fine(known, probes, found, coarse, limits)
 
 
-def looks_met(probe: Probe) -> bool:
-    """Whether no objective was missed by the numbers seen, proven or not."""
-    return probe.fails is None and all(
-        one.over <= one.allowed * one.worth for one in probe.evidence
-    )
-
-
 def _coarse(
     known: Sequence[Probe], limits: Limits, ceiling: float, enough: bool
 ) -> float | tuple[float, float] | Stop:

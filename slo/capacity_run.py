@@ -8,7 +8,7 @@ from typing import Any
 
 from slo import capacity_probe, capacity_search, cooldown, target_probe
 from slo.capacity import Probe
-from slo.capacity_plan import Limits
+from slo.capacity_plan import Limits, Stop, next_step
 from slo.capacity_probe import Setting
 from slo.capacity_search import Answer, Search
 from slo.ending import UsageError
@@ -41,10 +41,8 @@ def limits_for(
         raise UsageError(f"--max: {top:g} is not above --min: {bottom:g}")
     if whole and not (bottom.is_integer() and (top.is_integer() or high is None)):
         raise UsageError("--min, --max: users are whole numbers")
-    if budget_s <= shortest_s:
-        raise UsageError(f"--budget: {budget_s:g} s is not above --shortest: {shortest_s:g} s")
     slowest = max((limit for o in slo.objectives for limit in o.limits_s), default=0.0)
-    return Limits(
+    limits = Limits(
         low=bottom,
         high=min(top, start * 2.0**20),
         resolution=resolution,
@@ -54,6 +52,9 @@ def limits_for(
         start=start,
         whole=whole,
     )
+    if isinstance(first := next_step((), limits), Stop):
+        raise UsageError(f"--budget: {budget_s:g} s are too few for the first probe: {first.why}")
+    return limits
 
 
 def search(setting: Setting, limits: Limits, current: float | None, *, force: bool) -> Search:
@@ -149,7 +150,7 @@ def sentence(answer: Answer, *, whole: bool) -> str:
     unit = " users" if whole else "/s"
     sure = f"with {100 * answer.confidence:.3g} % confidence"
     if answer.passes is None and answer.fails is None:
-        text = f"No rate is proven to pass or to fail: {answer.why}"
+        return f"No rate is proven to pass or to fail: {answer.why}."
     elif answer.passes is None:
         text = f"FAIL from {answer.fails:.4g}{unit} on {sure}; no rate is proven to pass"
     elif answer.fails is None:

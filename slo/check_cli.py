@@ -166,14 +166,15 @@ def judged(
 
     Raises:
         RunDirError: a file of the run is spoilt.
-        UsageError: a copy cannot be written.
+        UsageError: it cannot be written there, or a copy elsewhere.
     """
     from slo.beside import NO_BASELINE
     from slo.judge import judge  # loads scipy: most of a second that only this needs
 
     found = baseline or baselines.find(objectives.baseline, BASELINES)
     verdict = judge(directory, objectives, found or NO_BASELINE)
-    verdict_file.write_verdict(directory, verdict)
+    with writing(directory):
+        verdict_file.write_verdict(directory, verdict)
     spoilt = [check.why for check in verdict.validity if (check.check, check.outcome) == SPOILT]
     draw(directory, verdict, None if spoilt else stdout(), inconclusive)
     for name, copy in copies.items():
@@ -204,6 +205,7 @@ def draw(
         (MARKDOWN, reports.markdown.render(verdict, summary, run)),
         (HTML, reports.html.render(verdict, summary, run)),
     ):
-        rundir.write_atomic(directory / name, text)
+        with writing(directory / name):
+            rundir.write_atomic(directory / name, text)
     if console is not None:
         reports.terminal.render(verdict, summary, console)

@@ -152,7 +152,9 @@ def _label(side: Sequence[Observed], otherwise: str) -> str:
 
 def _gates(sides: Sides, answers: Answers | None, ask: Ask) -> Iterator[Gate]:
     """Several gates are several chances of a false alarm: each gets its part of the error."""
-    wanted = [name for name in ask.gates if name != "accuracy" or answers is not None]
+    # Unless it was asked for, accuracy is a gate where answers were graded.
+    usual = ask.gates == GATES and answers is None
+    wanted = [name for name in ask.gates if not (usual and name == "accuracy")]
     level = 1 - (1 - ask.confidence) / max(len(wanted), 1)
     strict = {
         line.metric: line

@@ -156,7 +156,7 @@ def ab_(
     if load.seed is None:
         load = replace(load, seed=int.from_bytes(os.urandom(3)))
     folder = sending.folder("ab")
-    if any((folder / side).exists() for side in targets):
+    if any(folder.glob(f"*/*/{rundir.RUN}")):
         raise UsageError(f"{folder}: holds a comparison already; name another --out")
     try:
         code = ab.run(load, targets, pairs, folder, _driver(sending))

@@ -104,7 +104,7 @@ def _must(
     yield equal("window", lambda seen: f"{seen.run.warmup_s:g} s + {seen.run.duration_s:g} s")
     yield equal("mix", lambda seen: _map(seen.run.mix))
     yield equal("max_tokens", lambda seen: seen.run.sampling.get("max_tokens"))
-    yield equal("sampling", lambda seen: _map(seen.run.sampling))
+    yield equal("sampling", lambda seen: _map(_beside_length(seen.run.sampling)))
     yield equal("timeout", lambda seen: f"{seen.run.timeout_s:g} s")
     yield _prompt_tokens(before, after)
     yield equal("client", lambda seen: _map(_client(seen.run.versions)))
@@ -181,6 +181,10 @@ def _facts(side: Sequence[Observed]) -> dict[str, str]:
 
 def _client(versions: Mapping[str, str]) -> dict[str, str]:
     return {name: versions[name] for name in _CLIENT if name in versions}
+
+
+def _beside_length(sampling: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in sampling.items() if name != "max_tokens"}
 
 
 def _map(values: Mapping[str, Any]) -> str:

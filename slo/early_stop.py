@@ -71,7 +71,7 @@ class Watch:
             self.run = read_run(self.directory)
             with (self.directory / SCHEDULE).open(newline="") as file:
                 rows = [row for row in csv.DictReader(file) if row["phase"] == "measured"]
-        except (RunDirError, OSError, KeyError):
+        except (RunDirError, OSError, KeyError, csv.Error):
             self.run = None
             return False
         self.planned = Counter(row["scenario"] for row in rows)

@@ -1,6 +1,7 @@
 """What files of other tools hold, as far as it is read here; what they do not is named."""
 
 import csv
+import io
 import json
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, fields, is_dataclass
@@ -164,7 +165,8 @@ def json_lines(path: Path, shape: type[S]) -> Iterator[S]:
     Raises:
         UsageError: one of them is cut off, or another thing; names it.
     """
-    for number, line in enumerate(_text(path).splitlines(), 1):
+    text = _text(path).rstrip("\n")  # not splitlines(): U+2028 may stand in a JSON string
+    for number, line in enumerate(text.split("\n") if text else (), 1):
         yield shaped(_parsed(line, f"{path}:{number}"), shape, f"{path}:{number}")
 
 
@@ -174,7 +176,7 @@ def csv_rows(path: Path, shape: type[S]) -> Iterator[S]:
     Raises:
         UsageError: a column is missing, or a row holds something else; names the line.
     """
-    reader = csv.DictReader(_text(path).splitlines())
+    reader = csv.DictReader(io.StringIO(_text(path), newline=""))
     missing = [name for name in _needed(shape) if name not in (reader.fieldnames or ())]
     if missing:
         raise UsageError(f"{path}:1: column {missing[0]} is missing; {_allowed(shape)}")

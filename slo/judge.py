@@ -143,7 +143,7 @@ def _missed_by_lateness(slo: Slo, rows: list[Row], measured: Measurements) -> It
         if line.outcome is not Result.FAIL or not has_sent_view(objective.metric):
             continue
         if decide(objective, measured, from_sent=True).outcome is not Result.FAIL:
-            yield objective.label
+            yield objective.line
 
 
 def _unless_void(line: Row, checks: tuple[Check, ...], again: Callable[[str], str]) -> Row:
@@ -182,8 +182,9 @@ def _sentence(
     decisive = [(line, decision) for line, decision in gating if line.outcome is result]
     at = f"at {run.rate_per_s:g}/s"
     if result is Result.INVALID:
-        void = [check for check in checks if check.outcome == "void"]
-        check = next((check for check in void if "*" in check.voids), void[0])
+        whole = [check for check in checks if check.outcome == "void" and "*" in check.voids]
+        check = whole[0] if whole else void_of(decisive[0][0], checks)
+        assert check is not None
         return f"INVALID: the run cannot be judged: {check.check}: {check.why}"
     if result is Result.PASS:
         if not gating:

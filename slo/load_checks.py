@@ -131,7 +131,7 @@ def _started(seq: Floats, measured: Measurements) -> Floats:
 
 
 def _expected(segments: tuple[arrival.Segment, ...], at_s: Floats) -> Floats:
-    """How many arrivals are expected until each of these moments."""
+    """How many arrivals are expected until each of these moments; the last rate goes on."""
     total = np.zeros(len(at_s))
     for part in segments:
         length_s = part.end_s - part.start_s
@@ -203,7 +203,9 @@ def _differences(run: Run, measured: Measurements, asked: Load) -> Iterator[str]
         codes = np.unique(measured.columns.words["input_class"][measured.judged()])
         found = {measured.columns.names["input_class"][code] for code in codes}
         if found and not fits(found, asked.input_class):
-            yield f"input_class is {', '.join(sorted(found))}, not {asked.input_class}"
+            shown = ", ".join(sorted(found, key=lambda one: (len(one), one))[:5])
+            more = f" and {len(found) - 5} more" if len(found) > 5 else ""
+            yield f"input_class is {shown}{more}, not {asked.input_class}"
     if asked.max_tokens is not None:
         tokens = np.unique(measured.columns.numbers["max_tokens"][measured.judged()])
         if len(tokens) and tokens.tolist() != [asked.max_tokens]:

@@ -91,18 +91,18 @@ def decide_resource(objective: Objective, measured: Measurements, beside: Beside
     if len(values) < _FEWEST_SAMPLES:
         why = f"{len(values)} samples of {resource.field} in the window, fewer than"
         return undecided(0, f"{why} {_FEWEST_SAMPLES}.")
-    found: Interval | None
     if fold == "max":
         top = float(values.max())
         decision = within(objective, Interval(top, top, top), len(values))
         return replace(decision, low=None, high=None)  # the highest that was seen, and no estimate
-    elif fold == "mean":
-        found = mean_interval(values[np.argsort(at_s, kind="stable")], objective.confidence)
-    else:
-        grown = [growth_interval(at_s[of == g], values[of == g], objective.confidence)
-                 for g in np.unique(of)]  # fmt: skip
-        known_ones = [one for one in grown if one]  # the GPU that grew most counts
-        found = max(known_ones, key=lambda one: one.value, default=None)
+    by_gpu = [
+        mean_interval(values[of == gpu], objective.confidence)
+        if fold == "mean"
+        else growth_interval(at_s[of == gpu], values[of == gpu], objective.confidence)
+        for gpu in np.unique(of)
+    ]
+    # Idle ones beside it would hide the GPU that has most, or grew most.
+    found = max(filter(None, by_gpu), key=lambda one: one.value, default=None)
     if found is None:
         return undecided(0, f"Too few samples of {resource.field} for its {fold}.")
     return within(objective, found, len(values))

@@ -150,22 +150,40 @@ class Measurements:
         for name in names:
             counts += self.gaps[name]
         index = np.flatnonzero(counts)
-        # A failed request has no gaps; it stands for as many as others had, all over the limit.
-        failed, _ = self.failed(scenario)
-        good = int((mask & self.columns.completed & (self.columns.gap_counts > 0)).sum())
-        lost = failed * max(1, round(int(counts.sum()) / good)) if good else failed
-        requests = mask & (~self.columns.completed | (self.columns.gap_counts > 0))
-        infinite = [np.inf] * (lost > 0)
-        of_each = self.columns.gap_counts[requests]
+        columns, gap_counts = self.columns, self.columns.gap_counts
+        # A failed request has no gaps; it stands for as many as others had, all over the limit. One
+        # that we cancelled had as many in the end, the rest of them of any length.
+        good = int((mask & columns.completed & (gap_counts > 0)).sum())
+        each = max(1, round(int(counts.sum()) / good)) if good else 1
+        lost = self.failed(scenario)[0] * each
+        cut = mask & columns.where("error", Failure.CANCELLED)
+        unsure = int(np.maximum(each - gap_counts[cut], 0).sum())
+        ends = np.array([unsure, *counts[index], lost]), np.array([*counts[index], lost + unsure])
+        at_least, at_most, cumulative = _aligned(
+            np.array([0.0, *lowest_us(index) / 1e6, np.inf]), ends[0],
+            np.array([*highest_us(index) / 1e6, np.inf]), ends[1],
+        )  # fmt: skip
+        requests = mask & (~columns.completed | (gap_counts > 0))
+        of_each = gap_counts[requests]
         return Sample(
-            at_least=np.append(lowest_us(index) / 1e6, infinite),
-            at_most=np.append(highest_us(index) / 1e6, infinite),
-            cumulative=np.cumsum(np.append(counts[index], [lost] * (lost > 0)).astype(np.int64)),
-            due_s=self.columns.numbers["due_s"][requests],
-            typical=mean_gaps(self.columns)[requests],
-            largest=np.where(self.columns.completed, self.columns.largest_gaps_s, np.inf)[requests],
+            at_least=at_least,
+            at_most=at_most,
+            cumulative=cumulative,
+            due_s=columns.numbers["due_s"][requests],
+            typical=mean_gaps(columns)[requests],
+            largest=np.where(columns.completed, columns.largest_gaps_s, np.inf)[requests],
             heaviest=float(of_each.max() / of_each.mean()) if of_each.any() else 1.0,
         )
+
+
+def _aligned(
+    low: Floats, of_low: NDArray[np.int64], high: Floats, of_high: NDArray[np.int64]
+) -> tuple[Floats, Floats, NDArray[np.int64]]:
+    """Two ascending lists of values and how often each stands there, as lists of equal ranks."""
+    to_low, to_high = np.cumsum(of_low), np.cumsum(of_high)
+    ranks = np.union1d(to_low, to_high)
+    ranks = ranks[ranks > 0]
+    return low[np.searchsorted(to_low, ranks)], high[np.searchsorted(to_high, ranks)], ranks
 
 
 def collect(records: Iterable[Record], run: Run) -> Measurements:

@@ -69,7 +69,7 @@ def night_of(
     """Measure every target and put it on record; a failing one does not keep others from it."""
     nights = []
     now = datetime.now(UTC)
-    prune(config, history, now)
+    prune(config, history, now, console)
     for target in config.targets:
         folder = config.out / target.name / f"{now:%Y%m%dT%H%M%SZ}"
         start = Night(target.name, now, "measured", directory=str(folder))
@@ -91,14 +91,14 @@ def _guarded(config: Nightly, target: Target, night: Night, console: Console, fr
         return _measured(target, night, console)
     except KeyboardInterrupt:
         return replace(night, status="stopped", why="stopped by a signal")
-    except (TargetError, DriveError) as error:
+    except TargetError as error:
         return replace(night, status="target down", why=str(error))
     except OSError as error:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         status: Status = "no space" if full else "fault"
         shutil.rmtree(night.directory, ignore_errors=True)  # half a run is no evidence
         return replace(night, status=status, why=str(error), directory="")
-    except (RunDirError, UsageError, slofile.SloFileError) as error:
+    except (DriveError, RunDirError, UsageError, slofile.SloFileError) as error:
         return replace(night, status="fault", why=str(error))
 
 
@@ -112,7 +112,12 @@ def _measured(target: Target, night: Night, console: Console) -> Night:
         values |= found
         problems += [problem] if problem else []
     if target.capacity is not None:
-        found, problem = _capacity(target, slo, folder / "capacity", console)
+        try:
+            found, problem = _capacity(target, slo, folder / "capacity", console)
+        except (TargetError, DriveError, RunDirError, UsageError) as error:
+            if not values:
+                raise
+            found, problem = {}, f"capacity: {error}"  # what was measured before stays
         values |= found
         problems += [problem] if problem else []
     status: Status = "measured" if values else "invalid"
@@ -181,15 +186,21 @@ def _capacity(
     return {"capacity": answer.passes}, ""
 
 
-def prune(config: Nightly, history: History, now: datetime) -> list[str]:
-    """Delete run folders that are older than `keep`; their numbers stay on record."""
+def prune(config: Nightly, history: History, now: datetime, console: Console) -> list[str]:
+    """Delete run folders that are older than `keep`; their numbers stay on record.
+
+    Only those in the folder of this nightly.yaml: others may share the history.
+    """
     oldest = now - timedelta(seconds=config.keep)
     gone = []
     for night in history.nights():
-        if night.directory and night.at < oldest:
-            with suppress(FileNotFoundError):
-                shutil.rmtree(night.directory)
-            gone.append(night.directory)
+        if night.directory and night.at < oldest and config.out in Path(night.directory).parents:
+            try:
+                with suppress(FileNotFoundError):
+                    shutil.rmtree(night.directory)
+                gone.append(night.directory)
+            except OSError as error:
+                console.print(f"{night.directory}: cannot be deleted: {error.strerror}")
     history.forget_directories(gone)
     return gone
 

@@ -32,7 +32,9 @@ def nightly_(config: Annotated[Path, o.file("nightly.yaml.")]) -> int:
     try:
         with nightly.locked(asked.out), opened(asked.history) as history:
             nights = nightly.night_of(asked, history, console)
-            worse = _told(history.nights(), asked.floor, None, asked.out / TREND, None)
+            names = {target.name for target in asked.targets}
+            mine = [night for night in history.nights() if night.target in names]
+            worse = _told(mine, asked.floor, None, asked.out / TREND, None)
     except nightly.OverlapError as error:
         typer.echo(f"slo nightly: {error}", err=True)
         return EXIT_CODE[Result.INVALID]
@@ -65,7 +67,7 @@ def trend_(
     with opened(history) as found:
         nights = found.nights(target)
         if target is not None and not nights:
-            known = ", ".join(sorted({night.target for night in found.nights()})) or "none"
+            known = ", ".join(found.targets()) or "none"
             raise UsageError(
                 f"--target: {target!r} has no night on record; those that have: {known}"
             )

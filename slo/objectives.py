@@ -74,6 +74,16 @@ class Objective:
         return label(self.name, self.scenario)
 
     @property
+    def bounded(self) -> str:
+        """The limit as the verdict has it: "<= 420ms"."""
+        return f"{'<=' if self.bound == 'max' else '>='} {self.limit_text}"
+
+    @property
+    def line(self) -> str:
+        """Which line of the verdict it is, also beside one of the same label."""
+        return line_of(self.label, self.bounded, self.severity)
+
+    @property
     def allowed(self) -> float | None:
         """The share of requests that may be bad; None where the objective is none of a share."""
         if self.relative:
@@ -137,6 +147,11 @@ class Slo:
 def label(name: str, scenario: str) -> str:
     """E.g. "ttft p95", "e2e p95 of math"."""
     return name if scenario == "all" else f"{name} of {scenario}"
+
+
+def line_of(label: str, bounded: str, severity: str) -> str:
+    """E.g. "ttft p95 <= 420ms", "e2e p95 of math <= 2s (warns only)"."""
+    return f"{label} {bounded}" + (" (warns only)" if severity == "warn" else "")
 
 
 def limit_of(metric: str, written: object) -> tuple[float, str]:

@@ -19,6 +19,7 @@ _COLUMNS = (
     "prompt_tokens",
     "cached_tokens",
     "output_tokens",
+    "first_chunk_tokens",
     "chunks",
 )
 _WIDTH = len(_COLUMNS) + len(STAGES) + 2
@@ -78,8 +79,8 @@ class Requests:
 
     @property
     def tpot_s(self) -> Floats:
-        """First to last token per token after the first, of those that completed."""
-        tokens = self.numbers["output_tokens"] - 1
+        """First to last token per token after the first chunk's, of those that completed."""
+        tokens = self.numbers["output_tokens"] - self.numbers["first_chunk_tokens"]
         stretch = self._span("first_token_s", "last_token_s")
         values: Floats = np.divide(
             stretch, tokens, out=np.full(len(tokens), np.nan), where=tokens > 0

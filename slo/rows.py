@@ -1,7 +1,7 @@
 """A decision in words: one line of the verdict, with why and what to do next."""
 
 from slo.measurements import Measurements
-from slo.objectives import EXACT, LATENCIES, Objective, label
+from slo.objectives import EXACT, LATENCIES, Objective, label, line_of
 from slo.quantile_test import Decision
 from slo.quantities import show, show_s
 from slo.verdict import Check, Result, Row
@@ -18,7 +18,6 @@ def row(
     why, next_step = _words(objective, decision, measured)
     if by_holm:
         why += " Alone that would be missed; beside the other objectives (Holm) it may be chance."
-    sign = "<=" if objective.bound == "max" else ">="
     return Row(
         objective=objective.name,
         metric=objective.metric,
@@ -29,7 +28,7 @@ def row(
         high=decision.high,
         censored=censored,
         n=decision.n,
-        limit=f"{sign} {objective.limit_text}",
+        limit=objective.bounded,
         limit_value=objective.limit,
         confidence=objective.confidence,
         severity=objective.severity,
@@ -46,9 +45,14 @@ def _effective_n(objective: Objective, decision: Decision) -> float | None:
     return round(decision.requests / decision.inflation, 1)
 
 
+def line(row: Row) -> str:
+    """Which line it is; `Objective.line` is the same."""
+    return line_of(label(row.objective, row.scenario), row.limit, row.severity)
+
+
 def void_of(row: Row, checks: tuple[Check, ...]) -> Check | None:
     """The first failed check that makes this line unusable."""
-    names = {"*", row.metric, label(row.objective, row.scenario)}
+    names = {"*", row.metric, line(row)}
     return next((c for c in checks if c.outcome == "void" and names & set(c.voids)), None)
 
 
@@ -60,7 +64,7 @@ def _words(objective: Objective, decision: Decision, measured: Measurements) -> 
     if decision.n < objective.min_samples:
         more = objective.min_samples - decision.n
         why = f"{decision.n:,} are fewer than min_samples: {objective.min_samples:,}."
-        return why, _run_more(more, measured)
+        return why, _run_more(more, decision.n, measured)
     if objective.metric == "achieved_rate":
         sent = decision.n - decision.over
         why = f"{sent:,} of {decision.n:,} requests were sent: counted, not estimated."
@@ -130,7 +134,7 @@ def _share(objective: Objective, decision: Decision, measured: Measurements) -> 
     why = f"{why}: neither met nor missed {sure}."
     if decision.more is None:
         return why, "The share lies on the limit: no number of requests would decide. Move one."
-    return why, _run_more(decision.more, measured)
+    return why, _run_more(decision.more, decision.requests, measured)
 
 
 def _bad(objective: Objective, measured: Measurements) -> tuple[str, str]:
@@ -154,9 +158,10 @@ def _after_a_miss(objective: Objective, decision: Decision, measured: Measuremen
     return "Look at the report for when it was slow; lower the rate, or give the server more."
 
 
-def _run_more(more: int, measured: Measurements) -> str:
+def _run_more(more: int, came: int, measured: Measurements) -> str:
+    """So many more than the `came` ones of the run."""
     start, end = measured.window_s
-    rate = float(measured.judged().sum()) / (end - start) if end > start else 0.0
+    rate = came / (end - start) if end > start else 0.0
     longer = f" ({show_s(more / rate)} longer at this rate)" if rate else ""
     return f"Run about {max(more, 1):,} more requests{longer}."
 

@@ -229,6 +229,8 @@ def _open(path: Path) -> Iterator[IO[str]]:
         raise RunDirError(f"{path}: missing") from None
     except UnicodeDecodeError as error:
         raise RunDirError(f"{path}: is no UTF-8 text: {error.reason}") from None
+    except csv.Error as error:
+        raise RunDirError(f"{path}: is no CSV: {error}") from None
     except OSError as error:
         raise RunDirError(f"{path}: {error.strerror}") from None
 

@@ -96,12 +96,25 @@ def growths(windows: Sequence[Window]) -> list[Growth]:
 
 
 def memory_of(server: ServerLog, gpu: GpuLog) -> list[Pair]:
-    """Memory in MiB over time: what the server allocated or reserved, else what its GPU holds."""
+    """Memory in MiB over time: what the server allocated or reserved, else what its GPU holds.
+
+    Of several GPUs it is the one that holds most more in the end than at the start.
+    """
     for name in ("allocated_mib", "reserved_mib"):
         told = [(s.at_s, v) for s in server.samples if (v := getattr(s, name)) is not None]
         if told:
             return told
-    return [(s.at_s, s.mem_used_mib) for s in gpu.samples if s.mem_used_mib is not None]
+    by_gpu: dict[int, list[Pair]] = {}
+    for sample in gpu.samples:
+        if sample.mem_used_mib is not None:
+            by_gpu.setdefault(sample.gpu, []).append((sample.at_s, sample.mem_used_mib))
+    return max(by_gpu.values(), key=_more_in_the_end, default=[])
+
+
+def _more_in_the_end(memory: Sequence[Pair]) -> float:
+    held = np.array([value for _, value in memory])
+    some = max(1, len(held) // 4)
+    return float(np.median(held[-some:]) - np.median(held[:some]))
 
 
 def _growth(windows: Sequence[Window], what: str, floor: float) -> Growth | None:

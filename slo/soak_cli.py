@@ -138,9 +138,17 @@ def report(directory: Path, warmup_s: float, window_s: float) -> int:
         typer.echo(growth.sentence)
     if any(growth.grows for growth in grown):
         return EXIT_CODE[Result.FAIL]
+    whole = True
     for what in FLOORS:
         known = sum(one.values[what] is not None for one in found)
+        whole &= known == len(found)
         if known < FEWEST:
             typer.echo(f"{what}: measured in {known} windows; needed are {FEWEST} to say more")
-    sure = len(grown) == len(FLOORS) and all(growth.steady for growth in grown)
+        elif known < len(found):
+            typer.echo(f"{what}: in {len(found) - known} of {len(found)} windows {_why_none(what)}")
+    sure = whole and len(grown) == len(FLOORS) and all(growth.steady for growth in grown)
     return EXIT_CODE[Result.PASS if sure else Result.INCONCLUSIVE]
+
+
+def _why_none(what: str) -> str:
+    return "not measured" if what == "memory" else "it lies among failures, or nothing was due"

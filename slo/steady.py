@@ -10,9 +10,9 @@ from scipy.stats import t as student
 from slo import dependence
 from slo.latencies import Floats
 from slo.measurements import Measurements
-from slo.objectives import label
 from slo.quantities import show_s
 from slo.resources import GPU_METRICS
+from slo.rows import line
 from slo.rundir import Run
 from slo.validity import ALL, noted, passed, unchecked, voided
 from slo.verdict import Check, Result, Row
@@ -75,11 +75,7 @@ def warm(found: Trend | None, rows: Sequence[Row], metrics: Sequence[str]) -> Ch
         return passed("warm-up", shown, limit, "The first requests were as fast as the others.")
     slower = found.factor > 1
     stands = Result.PASS if slower else Result.FAIL
-    turned = tuple(
-        label(row.objective, row.scenario)
-        for row in rows
-        if row.metric in metrics and row.outcome is not stands
-    )
+    turned = tuple(line(row) for row in rows if row.metric in metrics and row.outcome is not stands)
     why = f"E2E was {shown} of the rest in the first {show_s(found.first_s)}: "
     why += "the warm-up was not over." if slower else "latency still rose."
     if not turned:

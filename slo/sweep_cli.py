@@ -58,6 +58,7 @@ def sweep_(
     if unknown:
         raise UsageError(f"--serve: has no {{port}}, or a key without --grid: {serve!r}")
     objectives = slofile.load_slo(slo)
+    effort.limits(objectives)  # what is wrong with it is said before a server starts
     folder = sending.folder("sweep")
     sent = what.for_probes(objectives.load)
     anew = replace(sending, force=True)
@@ -125,7 +126,7 @@ def settings_of(grid: Sequence[str]) -> Iterator[dict[str, str]]:
 def _fits(serve: str, setting: Mapping[str, str]) -> bool:
     try:
         return serve.format(port="PORT", **setting) != serve.format(port="OTHER", **setting)
-    except (KeyError, IndexError, ValueError):
+    except (KeyError, IndexError, ValueError, AttributeError):
         return False
 
 

@@ -177,7 +177,7 @@ def length(measured: Measurements, slo: Slo, rows: Sequence[Row]) -> Check:
     short = (end - start) * 1.001 < least
     said = f"The measured window was {shown}, asked are {show_s(least)} at least."
     undecided = tuple(
-        o.label
+        o.line
         for o, row in zip(slo.objectives, rows, strict=True)
         if row.outcome is not Result.FAIL
     )
@@ -187,7 +187,7 @@ def length(measured: Measurements, slo: Slo, rows: Sequence[Row]) -> Check:
     if longer:
         longest = show_s(max(longer[0].limits_s))
         why = f"The measured window of {shown} is shorter than a limit of {longest}."
-        return voided("length", shown, f">= {longest}", why, tuple(o.label for o in longer))
+        return voided("length", shown, f">= {longest}", why, tuple(o.line for o in longer))
     if short:
         return noted("length", shown, f">= {show_s(least)}", f"{said} A miss is proven.")
     limit = f">= {show_s(least)}" if least else "longer than every limit"
@@ -239,7 +239,7 @@ def judged(measured: Measurements, slo: Slo) -> Check:
         names = ", ".join(sorted({o.scenario for o in empty}))
         has = ", ".join(measured.scenarios)
         why = f"No request of scenario {names} was judged; the run has {has}."
-        voids = tuple(o.label for o in empty)
+        voids = tuple(o.line for o in empty)
         return voided("judged", f"0 of {names}", ">= 1 a scenario", why, voids)
     return passed("judged", str(n), ">= 1", "Requests were due in the measured window.")
 
@@ -251,7 +251,7 @@ def timeout(run: Run, slo: Slo) -> Check:
     if high:
         name, most = high[0].name, show_s(max(high[0].limits_s))
         why = f"{name}: a limit of {most} is never seen: the timeout ends a request before that."
-        names = tuple(o.label for o in high)
+        names = tuple(o.line for o in high)
         return voided("timeout", most, limit, why, names)
     return passed("timeout", "limits below it", limit, "Every limit lies below the timeout.")
 

@@ -78,16 +78,23 @@ def test_a_full_disk_marks_the_night_and_starts_nothing(tmp_path: Path) -> None:
 
 def test_old_runs_are_deleted_and_their_numbers_stay(tmp_path: Path) -> None:
     config = read_nightly(configured(tmp_path, f"  - {DOWN}\n", more="keep: 10d\n"))
+    runs = config.out / "x"
     now = datetime(2026, 11, 30, tzinfo=UTC)
     with opened(config.history) as history:
         for days in (5, 15):
-            folder = tmp_path / "runs" / str(days)
+            folder = runs / str(days)
             folder.mkdir(parents=True)
             at = now - timedelta(days=days)
             history.add(Night("x", at, "measured", "", {"ttft.p50": 1.0}, {}, str(folder)))
-        assert nightly.prune(config, history, now) == [str(tmp_path / "runs" / "15")]
-        assert [night.values for night in history.nights()] == [{"ttft.p50": 1.0}] * 2
-    assert [path.name for path in (tmp_path / "runs").iterdir()] == ["5"]
+        of_another = tmp_path / "other" / "20"
+        of_another.mkdir(parents=True)
+        history.add(Night("y", now - timedelta(days=20), "measured", directory=str(of_another)))
+        gone = nightly.prune(config, history, now, Console(quiet=True))
+        assert gone == [str(runs / "15")]
+        assert [night.values for night in history.nights("x")] == [{"ttft.p50": 1.0}] * 2
+        assert history.nights("y")[0].directory == str(of_another)
+    assert of_another.is_dir()
+    assert [path.name for path in runs.iterdir()] == ["5"]
 
 
 def test_mistakes_in_nightly_yaml_are_named_by_key(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import time
@@ -9,10 +10,16 @@ from pathlib import Path
 
 import numpy as np
 
-from slo.soak import FEWEST, growths, windows_of
+from slo import soak_cli
+from slo.gpu_log import GpuLog, GpuSample
+from slo.record import Failure
+from slo.server_log import ServerLog
+from slo.soak import FEWEST, growths, memory_of, windows_of
 from tests.cli.conftest import SLO, slo
 from tests.cli.processes import locust_of
 from tests.serving import running_target
+from tests.slo.make_logs import write_server
+from tests.slo.make_run import make_run
 
 HOUR = 3600.0
 
@@ -70,6 +77,28 @@ def test_a_soak_that_breaks_off_is_incomplete_though_nothing_grew(tmp_path: Path
     document = json.loads((tmp_path / "soak" / "soak.json").read_text())
     assert not any(growth["grows"] for growth in document["growths"])
     assert len(document["windows"]) >= FEWEST
+
+
+def test_the_gpu_that_leaks_is_seen_beside_idle_ones() -> None:
+    def held(gpu: int, at_s: float) -> float:
+        return 4096 * (1 + 0.1 * at_s / HOUR) if gpu == 1 else 500.0
+
+    samples = [
+        GpuSample(at_s=t, gpu=gpu, mem_used_mib=held(gpu, t))
+        for t in np.arange(0.0, 4 * HOUR, 60.0).tolist()
+        for gpu in range(4)
+    ]
+    memory = memory_of(ServerLog(None), GpuLog(None, samples=tuple(samples)))
+    assert memory == [(one.at_s, one.mem_used_mib) for one in samples if one.gpu == 1]
+
+
+def test_a_server_that_dies_in_mid_soak_is_not_steady(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    took = [0.1 + 0.01 * rng.random() for _ in range(400)]
+    dead = dict.fromkeys(range(100, 400), Failure.REFUSED)
+    directory = make_run(tmp_path / "run", took, failures=dead)
+    write_server(directory, allocated_mib=lambda s: 4000.0)
+    assert soak_cli.report(directory, 0.0, 1.0) == 3
 
 
 def test_what_the_windows_cannot_tell_is_no_pass() -> None:

@@ -95,7 +95,7 @@ def test_a_mistake_is_one_line(
 ) -> None:
     make_run(tmp_path / "a", [0.1] * 20)
     (tmp_path / "empty").mkdir()
-    (tmp_path / "old" / "after").mkdir(parents=True)
+    make_run(tmp_path / "old" / "after" / "01", [0.1] * 20)
     (tmp_path / "file").touch()
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "run.json").write_text("{")

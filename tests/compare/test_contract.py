@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from slo.compare import Ask, Result, compare
+from slo.compare import GATES, Ask, Result, compare
 from slo.compare_contract import NAMES
 from slo.record import Failure
 from slo.rundir import Counts, Lateness, RunDirError, read_run, write_run
@@ -47,9 +47,17 @@ def test_a_mismatch_is_refused_by_name(
     assert found.exit_code == 4
     assert f"{term}: " in found.sentence
     assert not found.lines
-    again = compare([before], [after], Ask(accept=(term, "sampling"), gates=("e2e.p95",)))
+    again = compare([before], [after], Ask(accept=(term,), gates=("e2e.p95",)))
     assert again.result is not Result.NOT_COMPARABLE
     assert any(note.startswith("Accepted") and term in note for note in again.notes)
+
+
+def test_accuracy_is_a_gate_where_it_is_graded_and_else_only_if_it_is_asked_for(
+    before: Path,
+) -> None:
+    assert [gate.metric for gate in compare([before], [before], Ask()).gates] == list(GATES[:-1])
+    with pytest.raises(RunDirError, match="accuracy: not measured in every run"):
+        compare([before], [before], Ask(gates=("error_rate", "accuracy")))
 
 
 def test_other_prompts_are_refused(before: Path, tmp_path: Path) -> None:

@@ -41,7 +41,9 @@ def test_the_right_value_is_seen_however_it_is_written(text: str, value: int) ->
     assert not same(found, value + 1)
 
 
-@pytest.mark.parametrize("text", ["\\boxed{9^{9^{9}}}", "\\boxed{x}", "\\boxed{42.5}", "\\boxed{}"])
+@pytest.mark.parametrize(
+    "text", ["\\boxed{9^{9^{9}}}", "\\boxed{x}", "\\boxed{42.5}", "\\boxed{}", "1" * 5000]
+)
 def test_what_is_no_such_value_is_wrong(text: str) -> None:
     assert not same(value_of(text, ended=True) or "", 42)
 

@@ -77,11 +77,12 @@ def test_what_is_no_http_is_said_so(data: bytes) -> None:
         AnswerReader().feed(data)
 
 
-def test_a_chunk_without_a_size_is_no_http() -> None:
+@pytest.mark.parametrize("size", [b"xyz", b"-5", b"+5", b"0x5", b"1_0", b""])
+def test_a_chunk_without_a_size_is_no_http(size: bytes) -> None:
     reader = AnswerReader()
     reader.feed(STREAM_HEAD)
     with pytest.raises(NotHttpError, match="no chunk size"):
-        reader.feed(b"xyz\r\nabc\r\n")
+        reader.feed(size + b"\r\nabc\r\n")
 
 
 def test_a_connection_is_kept_as_the_head_says() -> None:

@@ -153,6 +153,12 @@ def test_what_is_no_prompt_is_named(tmp_path: Path, name: str, text: str, words:
         own_prompts(str(path))
 
 
+def test_a_line_separator_inside_a_prompt_ends_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"prompt": "a\u2028b"}\r\n{"prompt": "c"}\n', encoding="utf-8")
+    assert [one.turns[0][0]["content"] for one in own_prompts(str(path))] == ["a\u2028b", "c"]
+
+
 def test_a_csv_of_prompts_may_hold_commas_and_line_ends(tmp_path: Path) -> None:
     path = tmp_path / "mine.csv"
     path.write_text('prompt,max_tokens\n"One, or\ntwo?",4\nThree?,\n')

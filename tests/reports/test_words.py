@@ -1,6 +1,7 @@
 """Numbers and words that every format shares."""
 
 import io
+import shlex
 from dataclasses import replace
 
 import pytest
@@ -111,6 +112,16 @@ def test_the_command_makes_the_run_again_and_tells_no_password() -> None:
     assert "--model 'a model' --rate 3/s --duration 120s --warmup 15s" in again
     assert "--mix math=0.6,code=0.4 --max-tokens 256 --temperature 0.6" in again
     assert check == "slo check runs/20261130T020000Z-math-3qps --slo slo.yaml"
+
+
+@pytest.mark.parametrize("stretched", [None, True])
+def test_a_replay_is_repeated_by_a_command_that_is_taken(stretched: bool | None) -> None:
+    run = replace(
+        samples.RUN, arrival="replay:t.csv", input_class=None, options={"stretched": stretched}
+    )
+    again = shlex.split(reproduce.commands(run)[0])
+    assert ("--rate" in again) == bool(stretched)
+    assert not {"--max-tokens", "--input-class", "--turns", "--stretched"} & set(again)
 
 
 def test_what_a_trace_shares_is_no_option_to_repeat() -> None:

@@ -26,8 +26,8 @@ def write_server(directory: Path, *, step_s: float = 0.0, at: int = 10, **series
     _write(directory / SERVER, lines)
 
 
-def write_gpu(directory: Path, **series: Series) -> None:
-    """gpu.jsonl of one GPU."""
+def write_gpu(directory: Path, *, idle_mib: float | None = None, **series: Series) -> None:
+    """gpu.jsonl of one GPU, or of it and an idle one that holds so much."""
     run = read_run(directory)
     gpu = {"index": 0, "uuid": "GPU-0", "name": "NVIDIA A10"}
     header = {"type": "header", "schema": "1.0", "host": "test", "pid": 1, "period_s": 1.0}
@@ -35,6 +35,9 @@ def write_gpu(directory: Path, **series: Series) -> None:
     for second in range(_seconds(run)):
         values = {name: of(second) for name, of in series.items()}
         lines.append(_sample(run, second, 0.0) | {"gpu": 0} | values)
+        if idle_mib is not None:
+            idle = dict.fromkeys(series, 0.0) | {"mem_used_mib": idle_mib}
+            lines.append(_sample(run, second, 0.0) | {"gpu": 1} | idle)
     _write(directory / GPU, lines)
 
 

@@ -1,10 +1,12 @@
 """Each line of a verdict: which requests it is of, what it says, what voids it."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 from slo.record import Failure
+from slo.run import Imported
 from slo.rundir import Stopped
 from slo.verdict import Result
 from tests.slo import spoil
@@ -39,6 +41,36 @@ def test_a_warning_never_turns_the_result(tmp_path: Path) -> None:
     verdict = verdict_of(made()(tmp_path), text)
     assert (verdict.result, row_of(verdict, "ttft p95").outcome) == (Result.PASS, Result.FAIL)
     assert verdict.notes[0].startswith("Warning only: ttft p95 (<= 10ms) is FAIL.")
+
+
+def test_a_warning_that_is_void_leaves_the_gate_of_the_same_metric_alone(tmp_path: Path) -> None:
+    """Each request is 100 ms late, which turns the tight limit only."""
+    text = slo_with(
+        "metric: ttft, percentile: 95, max: 1s",
+        "metric: ttft, percentile: 95, max: 150ms, severity: warn",
+    )
+    verdict = verdict_of(made(shuffled([0.2] * N), late_s=0.1)(tmp_path), text)
+    assert [row.outcome for row in verdict.rows] == [Result.PASS, Result.INVALID]
+    assert verdict.result is Result.PASS
+
+
+def test_the_sentence_names_what_voids_a_gating_line(tmp_path: Path) -> None:
+    text = slo_with("metric: ttft, percentile: 95, max: 40s")
+    imported = Imported("a tool", ("accuracy", "session"), due_known=True, why="it says little")
+    verdict = verdict_of(made(FAST, spoil.in_run(imported=imported))(tmp_path), text)
+    assert verdict.sentence.startswith("INVALID: the run cannot be judged: length: ")
+
+
+def test_more_requests_of_a_rare_scenario_take_longer(tmp_path: Path) -> None:
+    mixed = ("math",) * 9 + ("code",)
+    text = slo_with("metric: ttft, percentile: 95, max: 420ms, scenario: code")
+    row = verdict_of(
+        made(FAST, scenarios=mixed, mix={"math": 0.9, "code": 0.1})(tmp_path), text
+    ).rows[0]
+    assert row.outcome is Result.INCONCLUSIVE
+    found = re.match(r"Run about (\d+) more requests \(([\d.]+) s longer", row.next_step)
+    assert found is not None
+    assert float(found[2]) == pytest.approx(float(found[1]), rel=0.05)  # one of code a second
 
 
 def test_several_objectives_must_miss_together(tmp_path: Path) -> None:
@@ -131,4 +163,6 @@ def test_what_was_cancelled_by_our_own_stop_is_neither_met_nor_missed(tmp_path: 
     stop = spoil.in_run(finished=False, stopped=Stopped(30.0, "interrupted"))
     verdict = verdict_of(made(FAST, stop, failures=cancelled)(tmp_path))
     assert {row.outcome for row in verdict.rows} == {Result.INCONCLUSIVE}
+    gaps = slo_with("metric: itl, percentile: 95, max: 1s")
+    assert verdict_of(tmp_path / "run", gaps).result is Result.INCONCLUSIVE
     assert "30 requests were in flight when the run was stopped" in " ".join(verdict.notes)

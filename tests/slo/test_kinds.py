@@ -143,6 +143,12 @@ def test_a_spoilt_grade_voids_the_run(run: Path) -> None:
     assert "grades.jsonl:1" in verdict.sentence
 
 
+def test_an_idle_gpu_beside_it_changes_no_mean(run: Path) -> None:
+    write_gpu(run, idle_mib=500.0, util_gpu_pct=lambda s: 60.0 + 10 * (s % 2))
+    [row] = judged(run, "metric: gpu_utilization_mean, min: 60%").rows
+    assert (row.measured, row.outcome) == (pytest.approx(0.65, abs=0.01), Result.PASS)
+
+
 def test_a_failed_request_is_no_good_one(tmp_path: Path) -> None:
     failing = dict.fromkeys(range(0, N, 10), Failure.HTTP_STATUS)
     run = make_run(tmp_path / "run", FAST, failures=failing)
