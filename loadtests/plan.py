@@ -61,6 +61,8 @@ def plan_of(options: Any, url: str | None, workers: int) -> Plan:
     """
     if options.run_time:
         raise OptionError("-t/--run-time would cut answers off; say --duration (and --warmup)")
+    if getattr(options, "tags", None) or getattr(options, "exclude_tags", None):
+        raise OptionError("--tags, --exclude-tags: there is one task, the schedule; say --mix")
     if not url:
         raise OptionError("--host is missing; name the target: --host http://127.0.0.1:8000")
     if not _is_url(url):

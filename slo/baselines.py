@@ -55,11 +55,16 @@ def set_baseline(name: str, run: Path, store: Path) -> Named:
     """Let a name stand for a run.
 
     Raises:
-        UsageError: the run did not pass, or was not judged.
+        UsageError: the run did not pass, was not judged, or cannot be read any more.
     """
     why = _why_not(run)
     if why:
         raise UsageError(f"{run}: {why}; only a run that passed can be a baseline")
+    try:
+        for _ in read_records(run):
+            pass
+    except RunDirError as error:
+        raise UsageError(str(error)) from None
     verdict = read_verdict(run)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     named = Named(str(run.resolve()), read_run(run).id, verdict.service, now)

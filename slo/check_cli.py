@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # what judges loads scipy, which is slow to start
     from slo.beside import Baseline
 
 SPOILT = ("files", "void")
+DEFAULT_WARMUP_S = 5.0  # the load engine's own
 HTML, MARKDOWN, JUNIT = "report.html", "report.md", "junit.xml"
 NO_COPIES: Mapping[str, Path | None] = MappingProxyType({})
 
@@ -95,6 +96,9 @@ def check_(
             )
         return _concluded(run, asked)
     load = sending.load(target or "", What().filled_in(objectives.load))
+    warmup_s = DEFAULT_WARMUP_S if load.warmup_s is None else load.warmup_s
+    if budget is not None and budget <= warmup_s:
+        raise UsageError(f"--budget: {budget:g} s are over before the warm-up of {warmup_s:g} s is")
     directory, code = _loaded(load, sending, objectives, budget)
     try:
         return code if code == drive.EXIT_INTERRUPTED else _concluded(directory, asked)
@@ -172,7 +176,13 @@ def judged(
     from slo.judge import judge  # loads scipy: most of a second that only this needs
 
     found = baseline or baselines.find(objectives.baseline, BASELINES)
-    verdict = judge(directory, objectives, found or NO_BASELINE)
+    try:
+        verdict = judge(directory, objectives, found or NO_BASELINE)
+    except rundir.RunDirError:
+        with writing(directory):  # what an earlier check said stands no more
+            for derived in (rundir.VERDICT, HTML, MARKDOWN, JUNIT):
+                (directory / derived).unlink(missing_ok=True)
+        raise
     with writing(directory):
         verdict_file.write_verdict(directory, verdict)
     spoilt = [check.why for check in verdict.validity if (check.check, check.outcome) == SPOILT]

@@ -167,7 +167,8 @@ def _drive(
         return EXIT_INCOMPLETE
     if code == EXIT_INCOMPLETE:
         stopped = rundir.read_run(directory).stopped
-        say(f"the run is not complete: {stopped.why if stopped else 'it has no end'}")
+        why_not = stopped.why if stopped else f"it has no end; {path} may say why"
+        say(f"the run is not complete: {why_not}")
     if code in (EXIT_COMPLETE, EXIT_INCOMPLETE, EXIT_INTERRUPTED):
         return code
     raise _last_words(path, code)

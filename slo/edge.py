@@ -20,7 +20,9 @@ def stderr() -> Console:
 
 def stdout() -> Console:
     """The console that verdicts go to; in a log a folded path is one that nobody can copy."""
-    folds = sys.stdout.isatty() or "COLUMNS" in os.environ
+    columns = os.environ.get("COLUMNS")
+    known = columns != "0"  # as some terminals say that know no size
+    folds = known and (sys.stdout.isatty() or columns is not None)
     return Console(width=None if folds else LOG_WIDTH)
 
 

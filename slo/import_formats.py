@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +103,10 @@ def _vllm(path: Path, _: int | None) -> ForeignRun:
         found, wanted = len(getattr(told, name)), len(told.start_times)
         if found != wanted:
             raise UsageError(f"{path}: {name}: has {found} entries; allowed: {wanted}, one a start")
+    durations = chain(told.ttfts, told.latencies or (), *told.itls)
+    lowest = min(durations, default=0.0)
+    if lowest < 0:
+        raise UsageError(f"{path}: {lowest:g} is no duration; allowed: 0 or more")
     ends = told.latencies or (None,) * len(told.start_times)
     requests = []
     for start, ttft, itls, prompt, output, error, latency in zip(

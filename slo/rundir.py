@@ -54,7 +54,7 @@ def create(path: Path, *, force: bool = False) -> Path:
     try:
         if (path / RUN).exists() or (path / REQUESTS).exists():
             if not force:
-                why = "holds a run already; name another --out, or use --force"
+                why = "holds a run already; name another --out, or --force where there is one"
                 raise RunDirError(f"{path}: {why}")
             for name in (*OF_A_RUN, *DERIVED):
                 (path / name).unlink(missing_ok=True)
@@ -178,6 +178,8 @@ def read_lines(path: Path, *, whole: bool = False) -> Iterator[dict[str, Any]]:
                 if not line.endswith("\n") and not whole:
                     return
                 raise RunDirError(f"{path}:{number}: no JSON: {error.msg}") from None
+            except (ValueError, RecursionError) as error:
+                raise RunDirError(f"{path}:{number}: no JSON for us: {error}") from None
 
 
 def read_json(path: Path) -> Any:
@@ -191,6 +193,10 @@ def read_json(path: Path) -> Any:
             return json.load(file)
         except json.JSONDecodeError as error:
             raise RunDirError(f"{path}:{error.lineno}: cut off or no JSON: {error.msg}") from None
+        except UnicodeDecodeError:
+            raise
+        except (ValueError, RecursionError) as error:  # a number too long, or nested too deep
+            raise RunDirError(f"{path}: no JSON for us: {error}") from None
 
 
 def refuse_unknown_schema(path: Path, document: Any, known: str) -> None:

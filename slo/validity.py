@@ -204,11 +204,13 @@ def tokens(measured: Measurements, limit: float = 0.01) -> Check:
     output = columns.numbers["output_tokens"]
     guessed = done & (np.isnan(output) | columns.where("tokens_from", "chunks"))
     fewer = done & (output < columns.numbers["chunks"])
-    doubt = int((guessed | fewer).sum())
+    more = done & (output > columns.numbers["max_tokens"])
+    doubt = int((guessed | fewer | more).sum())
     shown = f"{doubt} of {total}"
     if doubt > limit * total:
         why = f"{int(guessed.sum())} requests have no token count of the server's, "
-        why += f"{int(fewer.sum())} one below their chunks of text; latencies stay valid."
+        why += f"{int(fewer.sum())} one below their chunks of text, {int(more.sum())} one above "
+        why += "max_tokens; latencies stay valid."
         return voided("token counts", shown, allowed, why, _PER_TOKEN)
     return _text_tokens(columns.numbers, done, shown, allowed)
 
