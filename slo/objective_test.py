@@ -107,7 +107,10 @@ def _accuracy(
 
 
 def _achieved_rate(objective: Objective, measured: Measurements) -> Decision:
-    """Requests sent: counted, not estimated, so that there is no interval."""
+    """Requests sent: counted, not estimated, so that there is no interval.
+
+    Where all were sent, and there were too few, the load was too small and no server at fault.
+    """
     columns = measured.columns
     due = columns.where("phase", "measured")
     if objective.scenario != "all":
@@ -119,6 +122,6 @@ def _achieved_rate(objective: Objective, measured: Measurements) -> Decision:
     value = sent / n if objective.unit == "1" else sent / (end - start)
     met = value >= objective.limit
     outcome = Result.PASS if met else Result.FAIL
-    if n < objective.min_samples:
+    if n < objective.min_samples or (sent == n and not met):
         outcome = Result.INCONCLUSIVE
     return Decision(outcome, value, None, None, n, n - sent, 1.0 if met else 0.0, requests=n)

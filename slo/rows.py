@@ -68,6 +68,8 @@ def _words(objective: Objective, decision: Decision, measured: Measurements) -> 
     if objective.metric == "achieved_rate":
         sent = decision.n - decision.over
         why = f"{sent:,} of {decision.n:,} requests were sent: counted, not estimated."
+        if decision.outcome is Result.INCONCLUSIVE:
+            return why, "The load offered fewer than the limit asks for: offer more."
         missed = decision.outcome is Result.FAIL
         return why, "See which failures kept requests from being sent." if missed else ""
     if objective.allowed is None:

@@ -76,7 +76,9 @@ def test_usage_that_the_text_does_not_bear_out_voids_what_is_per_token(
     made: tuple[Run, list[Record]], off: int, outcome: str
 ) -> None:
     run, records = made
-    counted = [replace(r, output_tokens=100, text_tokens=100 - off) for r in records]
+    counted = [
+        replace(r, output_tokens=100, text_tokens=100 - off, max_tokens=100) for r in records
+    ]
     check = validity.tokens(collect(counted, run))
     assert check.outcome == outcome
     if outcome == "void":
