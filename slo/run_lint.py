@@ -66,7 +66,7 @@ def mistakes(record: Record) -> Iterator[str]:
             yield "the gaps do not add up to first to last token"
         if len(record.itl_ms) != record.chunks - 1:
             yield "there is not one gap fewer than chunks"
-    if record.output_tokens is not None and record.output_tokens > record.max_tokens:
+    if record.output_tokens is not None and 0 < record.max_tokens < record.output_tokens:
         yield "more output tokens than max_tokens"
     if record.timings and record.sent_s is not None and record.ended_s is not None:
         stages = sum(value for name, value in record.timings.items() if name.endswith("_ms"))

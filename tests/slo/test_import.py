@@ -13,6 +13,7 @@ from slo.import_run import write
 from slo.judge import judge
 from slo.measurements import collect
 from slo.record import Failure
+from slo.run_lint import lint_run
 from slo.rundir import read_records, read_run
 from slo.slofile import parse_slo
 from slo.verdict import Result, Verdict
@@ -53,6 +54,8 @@ def test_a_recorded_result_of_vllm_bench_is_judged_as_far_as_it_goes(tmp_path: P
     assert (found["origin"], found["lateness"], found["achieved rate"]) == (
         "void", "not checked", "not checked",
     )  # fmt: skip
+    assert found["token counts"] == "ok"  # it does not say how long answers could be
+    assert not [one for one in lint_run(run) if "max_tokens" in one.what]
     (row,) = verdict_of(run, "metric: ttfat, percentile: 50, max: 1s").rows
     assert (row.outcome, row.measured) == (Result.INVALID, None)
     assert "Cannot be judged of it: ttfat, session" in row.why
