@@ -183,13 +183,31 @@ def test_failed_requests_do_not_change_the_exit_code(faults: str, tmp_path: Path
         (("--input-class", "99"), "a prompt has 100 to 200000 tokens"),
         (("--shared-prefix", "50%"), "leaves 64 of 128 tokens for the question"),
         (("--shared-prefix", "150%"), "not within 0% to 100%"),
-        (("--prompts", "p.csv", "--mix", "math=1"), "--mix: --prompts says what is asked"),
-        (("--prompts", "p.csv", "--input-class", "512"), "--input-class: --prompts says"),
-        (("--prompts", "p.csv", "--shared-prefix", "50%"), "--shared-prefix: --prompts says"),
-        (("--arrival", "replay:t.csv", "--input-class", "512"), "--input-class: the trace says"),
-        (("--arrival", "replay:t.csv", "--max-tokens", "9"), "--max-tokens: the trace says"),
-        (("--arrival", "replay:t.csv", "--turns", "2"), "--turns: each row of a trace"),
-        (("--think-time", "2s"), "--think-time: a session has one turn"),
+        (
+            ("--prompts", "p.csv", "--mix", "math=1"),
+            "--mix (or slo.yaml's load): --prompts says what is asked",
+        ),
+        (
+            ("--prompts", "p.csv", "--input-class", "512"),
+            "--input-class (or slo.yaml's load): --prompts says",
+        ),
+        (
+            ("--prompts", "p.csv", "--shared-prefix", "50%"),
+            "--shared-prefix (or slo.yaml's load): --prompts says",
+        ),
+        (
+            ("--arrival", "replay:t.csv", "--input-class", "512"),
+            "--input-class (or slo.yaml's load): the trace says",
+        ),
+        (
+            ("--arrival", "replay:t.csv", "--max-tokens", "9"),
+            "--max-tokens (or slo.yaml's load): the trace says",
+        ),
+        (
+            ("--arrival", "replay:t.csv", "--turns", "2"),
+            "--turns (or slo.yaml's load): each row of a trace",
+        ),
+        (("--think-time", "2s"), "--think-time (or slo.yaml's load): a session has one turn"),
         (("--tokenizer", "/none"), "no such file and no such model"),
         (("--max-in-flight", "1"), "--max-in-flight 1"),
         (("--api-key-env", "NO_SUCH_KEY"), "NO_SUCH_KEY"),
