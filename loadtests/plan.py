@@ -18,6 +18,7 @@ AUTO = "auto"
 DEFAULT_RATE = 3.0  # a second
 DEFAULT_MIX = {"math": 0.6, "code": 0.4}
 LONGEST_ANSWER = 256  # tokens
+OF_SLO_YAML = ("--mix", "--input-class", "--max-tokens")  # what its load can fill in of these
 MOST_OF_TRACE = 10_000  # in flight, of a trace, whose bursts are not known
 
 
@@ -110,7 +111,8 @@ def _load(options: Any) -> Load:
     process = arrival.parse(options.arrival)
     for option, why in _without_effect(options, process):
         if getattr(options, option.lstrip("-").replace("-", "_")) is not None:
-            raise OptionError(f"{option} (or slo.yaml's load): {why}; leave one of them away")
+            also = " (or slo.yaml's load)" if option in OF_SLO_YAML else ""
+            raise OptionError(f"{option}{also}: {why}; leave one of them away")
     max_tokens = options.max_tokens or LONGEST_ANSWER
     shared = options.shared_prefix or 0.0
     if process.has_rate and not process.trace and options.rate is not None:

@@ -118,6 +118,12 @@ def test_what_says_how_to_load_is_refused_for_a_run_that_is_there(
     says_one_line(done, 2, f"{option[0]}: RUN is there already; this goes with --target")
 
 
+def test_a_budget_that_the_warm_up_uses_up_is_refused(place: Path) -> None:
+    to = ("--target", "http://127.0.0.1:1", "--slo", "slo.yaml", "--budget", "1s")
+    said = "--budget: 1 s are over before the warm-up of 1 s is"
+    says_one_line(slo("check", *to, cwd=place), 2, said)
+
+
 @pytest.mark.parametrize("name", ["", "..", "../x", "a b"])
 def test_a_baseline_has_a_plain_name(place: Path, name: str) -> None:
     done = slo("baseline", "set", name, "run", cwd=place)

@@ -55,6 +55,14 @@ def test_a_run_that_cannot_be_read_any_more_keeps_no_verdict_and_is_no_baseline(
     assert not kept & {"verdict.json", "report.html", "report.md", "junit.xml"}
 
 
+def test_drawn_again_an_undecided_verdict_is_what_the_pipeline_takes_it_for(run: Path) -> None:
+    undecided = SLO.replace("max: 2%", "max: 0.1%")
+    (run.parent / "slo.yaml").write_text(undecided)
+    assert slo("check", "run", "--slo", "slo.yaml", cwd=run.parent).returncode == 3
+    assert slo("report", "run", "--inconclusive", "fail", cwd=run.parent).returncode == 0
+    assert "<failure" in (run / "junit.xml").read_text()
+
+
 def test_a_terminal_that_knows_no_width_gets_the_verdict(
     run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

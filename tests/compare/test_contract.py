@@ -8,8 +8,10 @@ import pytest
 
 from slo.compare import GATES, Ask, Result, compare
 from slo.compare_contract import NAMES
+from slo.compare_values import METRICS
 from slo.record import Failure
 from slo.rundir import Counts, Lateness, RunDirError, read_run, write_run
+from tests.slo.make_logs import write_gpu
 from tests.slo.make_run import INFO, make_run
 
 TTFT = [random.Random(i).uniform(0.1, 0.14) for i in range(200)]
@@ -58,6 +60,14 @@ def test_accuracy_is_a_gate_where_it_is_graded_and_else_only_if_it_is_asked_for(
     assert [gate.metric for gate in compare([before], [before], Ask()).gates] == list(GATES[:-1])
     with pytest.raises(RunDirError, match="accuracy: not measured in every run"):
         compare([before], [before], Ask(gates=("error_rate", "accuracy")))
+
+
+def test_all_that_is_measured_is_known_by_its_name(before: Path) -> None:
+    write_gpu(before, power_w=lambda s: 300.0, util_gpu_pct=lambda s: 60.0,
+              energy_j=lambda s: 300.0 * s, mem_used_mib=lambda s: 9000.0)  # fmt: skip
+    found = {line.metric for line in compare([before], [before], Ask(gates=("e2e.p95",))).lines}
+    assert {"ttft.p99", "tpot.gmean", "gpu_power.mean", "energy_per_token.mean"} <= found
+    assert found <= set(METRICS)
 
 
 def test_other_prompts_are_refused(before: Path, tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def test_failed_requests_do_not_change_the_exit_code(faults: str, tmp_path: Path
         ),
         (
             ("--prompts", "p.csv", "--shared-prefix", "50%"),
-            "--shared-prefix (or slo.yaml's load): --prompts says",
+            "--shared-prefix: --prompts says",
         ),
         (
             ("--arrival", "replay:t.csv", "--input-class", "512"),
@@ -205,9 +205,10 @@ def test_failed_requests_do_not_change_the_exit_code(faults: str, tmp_path: Path
         ),
         (
             ("--arrival", "replay:t.csv", "--turns", "2"),
-            "--turns (or slo.yaml's load): each row of a trace",
+            "--turns: each row of a trace",
         ),
-        (("--think-time", "2s"), "--think-time (or slo.yaml's load): a session has one turn"),
+        (("--tags", "math"), "--tags, --exclude-tags: there is one task"),
+        (("--think-time", "2s"), "--think-time: a session has one turn"),
         (("--tokenizer", "/none"), "no such file and no such model"),
         (("--max-in-flight", "1"), "--max-in-flight 1"),
         (("--api-key-env", "NO_SUCH_KEY"), "NO_SUCH_KEY"),
@@ -224,6 +225,7 @@ def test_wrong_options_are_refused_in_a_sentence(
     parser = argparse.ArgumentParser()
     parser.add_argument("--host", default="http://127.0.0.1:9")
     parser.add_argument("--run-time")
+    parser.add_argument("--tags")
     add_options(parser)
     try:
         parsed = parser.parse_args([*options, "--seed", "1"])

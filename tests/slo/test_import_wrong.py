@@ -82,6 +82,8 @@ Spoil = Callable[[dict[str, Any]], object]
         (lambda told: told["latencies"].pop(), "latencies: has 24 entries; allowed: 25"),
         (lambda told: told["ttfts"].append("x"), "ttfts.25: input should be a valid number"),
         (lambda told: told.update(errors=5), "errors: input should be a valid tuple, not 5"),
+        (lambda told: told["ttfts"].__setitem__(0, -1.0), "-1 is no duration; allowed: 0 or more"),
+        (lambda told: told["itls"][0].__setitem__(0, -2.0), "-2 is no duration"),
         (lambda told: told["ttfts"].__setitem__(0, float("nan")), "ttfts.0: input should be a fin"),
     ],
 )
